@@ -1,0 +1,217 @@
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::head::Span;
+use crate::syntax;
+
+/// Where one field line stands in its block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    pub(crate) name: Span,
+    pub(crate) value: Span,
+}
+
+/// The field lines of one head or trailer section, as slices of the bytes received.
+///
+/// Nothing is copied or merged: the order, the spelling of names and repeated lines are as they
+/// came (RFC 9110 §5.3). Names compare without case.
+#[derive(Clone, Default)]
+pub struct Fields {
+    block: Bytes,
+    lines: Vec<Line>,
+}
+
+/// One field line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The name as received: a token.
+    pub name: &'a str,
+    /// The value without the blanks around it; it may hold bytes above 0x7F.
+    pub value: &'a [u8],
+}
+
+impl Fields {
+    pub(crate) fn new(block: Bytes, lines: Vec<Line>) -> Self {
+        Self { block, lines }
+    }
+
+    pub(crate) fn block(&self) -> &Bytes {
+        &self.block
+    }
+
+    /// The number of field lines.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Is there no field line?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The field lines in the order received.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Field<'_>> + Clone {
+        self.lines.iter().map(|line| Field {
+            name: str::from_utf8(self.slice(line.name)).unwrap_or_default(),
+            value: self.slice(line.value),
+        })
+    }
+
+    /// The value of the first line with this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.get_all(name).next()
+    }
+
+    /// The values of all lines with this name, in the order received.
+    pub fn get_all<'a, 'n>(
+        &'a self,
+        name: &'n str,
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+        self.lines
+            .iter()
+            .filter(move |line| self.slice(line.name).eq_ignore_ascii_case(name.as_bytes()))
+            .map(move |line| self.slice(line.value))
+    }
+
+    /// Is there a line with this name?
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The name of the line at `index`, sharing the received buffer; `None` beyond the last line.
+    #[must_use]
+    pub fn name_bytes(&self, index: usize) -> Option<Bytes> {
+        self.lines
+            .get(index)
+            .map(|line| self.block.slice(line.name.range()))
+    }
+
+    /// The value of the line at `index`, sharing the received buffer; `None` beyond the last line.
+    #[must_use]
+    pub fn value_bytes(&self, index: usize) -> Option<Bytes> {
+        self.lines
+            .get(index)
+            .map(|line| self.block.slice(line.value.range()))
+    }
+
+    fn slice(&self, span: Span) -> &[u8] {
+        &self.block[span.range()]
+    }
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = self
+            .iter()
+            .map(|field| (field.name, field.value.escape_ascii().to_string()));
+        f.debug_map().entries(lines).finish()
+    }
+}
+
+/// The options named by all `Connection` lines (RFC 9110 §7.6.1), in the order received.
+///
+/// Elements that are no token are left out. A forwarder drops the fields these options name:
+///
+/// ```
+/// # use http_codec::{Fields, connection_tokens, is_hop_by_hop};
+/// fn is_forwarded(fields: &Fields, name: &str) -> bool {
+///     !is_hop_by_hop(name)
+///         && !connection_tokens(fields).any(|option| option.eq_ignore_ascii_case(name))
+/// }
+/// ```
+pub fn connection_tokens(fields: &Fields) -> impl Iterator<Item = &str> {
+    fields
+        .get_all("connection")
+        .flat_map(syntax::elements)
+        .filter(|element| syntax::is_token(element))
+        .filter_map(|token| str::from_utf8(token).ok())
+}
+
+/// Does the field speak of one connection only, so that a forwarder must not pass it on
+/// (RFC 9110 §7.6.1)?
+///
+/// True for `Connection`, `Proxy-Connection`, `Keep-Alive`, `TE`, `Transfer-Encoding` and
+/// `Upgrade`, in any case. The fields that `Connection` names are hop-by-hop as well: see
+/// [`connection_tokens`].
+#[must_use]
+pub fn is_hop_by_hop(name: &str) -> bool {
+    const NAMES: [&str; 6] = [
+        "connection",
+        "proxy-connection",
+        "keep-alive",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// May the field never act from a trailer section (RFC 9110 §6.5.1)? Framing, routing, what
+/// concerns the connection, and what says how to read the content.
+pub(crate) fn is_forbidden_trailer(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 15] = [
+        b"content-length",
+        b"transfer-encoding",
+        b"host",
+        b"connection",
+        b"proxy-connection",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"expect",
+        b"content-encoding",
+        b"content-type",
+        b"content-range",
+        b"authorization",
+        b"proxy-authorization",
+    ];
+    NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(lines: &[(&str, &str)]) -> Fields {
+        let mut block = Vec::new();
+        let mut index = Vec::new();
+        for (name, value) in lines {
+            let start = block.len();
+            block.extend_from_slice(name.as_bytes());
+            let middle = block.len();
+            block.extend_from_slice(value.as_bytes());
+            index.push(Line {
+                name: Span::new(start, middle),
+                value: Span::new(middle, block.len()),
+            });
+        }
+        Fields::new(block.into(), index)
+    }
+
+    #[test]
+    fn names_match_without_case_and_repeats_stay_apart() {
+        let fields = fields(&[("Via", "a"), ("X", "1"), ("via", "b")]);
+        assert_eq!(fields.get("VIA"), Some(&b"a"[..]));
+        assert_eq!(fields.get_all("via").collect::<Vec<_>>(), [b"a", b"b"]);
+        assert_eq!(fields.value_bytes(2).as_deref(), Some(&b"b"[..]));
+        assert_eq!(fields.name_bytes(3), None);
+    }
+
+    #[test]
+    fn connection_options_come_from_every_line() {
+        let fields = fields(&[
+            ("Connection", ",close, X-A"),
+            ("connection", "\"q\",Upgrade"),
+        ]);
+        assert_eq!(
+            connection_tokens(&fields).collect::<Vec<_>>(),
+            ["close", "X-A", "Upgrade"]
+        );
+    }
+}
