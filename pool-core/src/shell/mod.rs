@@ -1,1 +1,20 @@
-//! shell/mod
+//! The thin half of the engine: tasks, sockets and wakers around the pure state.
+//!
+//! It decides nothing. [`pool`] is the only borrower of the state; [`core`] owns the turn.
+
+mod acquire;
+mod core;
+mod guard;
+mod handle;
+mod mailbox;
+mod pool;
+mod sleep;
+mod table;
+mod tasks;
+
+pub use self::acquire::Acquire;
+pub use self::core::{Core, CoreBuilder, CoreThread};
+pub use self::guard::Pooled;
+pub use self::handle::{PoolHandle, Submitted};
+pub use self::pool::{DestinationSnapshot, Pool, PoolSnapshot};
+pub use self::sleep::{Elapsed, Sleep};

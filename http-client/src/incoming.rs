@@ -1,0 +1,198 @@
+//! The body of a response.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_codec::{BodyLength, Fields, ResponseEvent};
+use pool_core::Connector;
+
+use crate::destination::Destination;
+use crate::error::{At, Error, Failure};
+use crate::exchange::Exchange;
+use crate::transport::Transport;
+
+/// The body of a response, as it comes in. Reading it also writes what is left of the request.
+///
+/// When it has been read to its end the connection goes back to the pool; dropped before, the
+/// connection closes. It holds the connection in the meantime, and nothing of the body beyond
+/// what was read in one go.
+pub struct IncomingBody<C: Connector>
+where
+    C::Connection: Transport,
+{
+    exchange: Option<Exchange<C>>,
+    destination: Destination,
+    attempt: u32,
+    /// What is still to come, where it is known.
+    left: Option<u64>,
+}
+
+// Nothing in it is pinned.
+impl<C: Connector> Unpin for IncomingBody<C> where C::Connection: Transport {}
+
+impl<C: Connector> IncomingBody<C>
+where
+    C::Connection: Transport,
+{
+    pub(crate) fn new(
+        exchange: Exchange<C>,
+        destination: Destination,
+        attempt: u32,
+        length: BodyLength,
+    ) -> Self {
+        let left = match length {
+            BodyLength::None => Some(0),
+            BodyLength::Exact(length) => Some(length),
+            BodyLength::Chunked | BodyLength::UntilClose => None,
+        };
+        Self { exchange: Some(exchange), destination, attempt, left }
+    }
+
+    /// Takes the next data or the trailers; `None` is the clean end.
+    ///
+    /// # Errors
+    ///
+    /// The body broke off. What came before was right, as far as it went.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn frame(&mut self) -> Option<Result<Frame<Bytes>, Error>> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await
+    }
+
+    /// Reads the whole body, at most `limit` bytes of it. Trailers are dropped.
+    ///
+    /// # Errors
+    ///
+    /// The body broke off, or is longer: then the connection is closed, as the rest is unread.
+    pub async fn bytes(mut self, limit: usize) -> Result<Bytes, ReadError> {
+        let mut first = Bytes::new();
+        let mut all = BytesMut::new();
+        while let Some(frame) = self.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            if first.len() + all.len() + data.len() > limit {
+                return Err(ReadError::TooLong { limit });
+            }
+            if first.is_empty() && all.is_empty() {
+                first = data;
+                continue;
+            }
+            all.extend_from_slice(&std::mem::take(&mut first));
+            all.extend_from_slice(&data);
+        }
+        Ok(if all.is_empty() { first } else { all.freeze() })
+    }
+
+    /// Polls for the end of a body that has no bytes, so that its connection goes back at once.
+    pub(crate) fn finish_if_empty(&mut self, cx: &mut Context<'_>) {
+        if self.left == Some(0)
+            && let Some(exchange) = &mut self.exchange
+            && let Poll::Ready(Ok(ResponseEvent::End(_))) = exchange.poll_event(cx)
+            && let Some(exchange) = self.exchange.take()
+        {
+            exchange.finish();
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) -> Option<Error> {
+        let exchange = self.exchange.take()?;
+        let at = At {
+            phase: exchange.phase(),
+            sent: exchange.sent(),
+            reused: exchange.is_reused(),
+            attempt: self.attempt,
+            destination: self.destination.clone(),
+        };
+        exchange.fail();
+        Some(Error::new(failure, at))
+    }
+}
+
+impl<C: Connector> HttpBody for IncomingBody<C>
+where
+    C::Connection: Transport,
+{
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = self.get_mut();
+        let Some(exchange) = &mut this.exchange else { return Poll::Ready(None) };
+        let event = match exchange.poll_event(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(failure)) => return Poll::Ready(this.fail(failure).map(Err)),
+            Poll::Ready(Ok(event)) => event,
+        };
+        match event {
+            ResponseEvent::Data(data) => {
+                this.left = this.left.map(|left| left.saturating_sub(data.len() as u64));
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            ResponseEvent::End(trailers) => {
+                if let Some(exchange) = this.exchange.take() {
+                    exchange.finish();
+                }
+                let trailers = trailers.filter(|fields| !fields.is_empty());
+                Poll::Ready(trailers.map(|fields| Ok(Frame::trailers(header_map(&fields)))))
+            }
+            // The codec gives one head per exchange, and only data and an end after it.
+            _ => unreachable!("a head in the middle of a body"),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.exchange.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl<C: Connector> fmt::Debug for IncomingBody<C>
+where
+    C::Connection: Transport,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IncomingBody")
+            .field("ended", &self.exchange.is_none())
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a body could not be read as a whole.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// It broke off.
+    #[error(transparent)]
+    Broken(#[from] Error),
+    /// It is longer than the caller allows.
+    #[error("the body is longer than {limit} bytes")]
+    TooLong {
+        /// The caller's limit in bytes.
+        limit: usize,
+    },
+}
+
+/// Fields as a map. The codec has checked their syntax by the same rules.
+pub(crate) fn header_map(fields: &Fields) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(fields.len());
+    for field in fields.iter() {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let value = HeaderValue::from_bytes(field.value);
+        if let (Ok(name), Ok(value)) = (name, value) {
+            map.append(name, value);
+        }
+    }
+    map
+}

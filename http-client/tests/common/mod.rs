@@ -1,0 +1,113 @@
+//! What the tests of the client share.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::cell::Cell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use http::{Request, Response};
+use http_client::{
+    Body, Client, ClientConfig, Destination, Error, IncomingBody, ReadError, TcpConnector,
+};
+use pool_core::{ConnectOptions, Core, DestinationStats, Pool, PoolConfig, PoolConfigBuilder};
+use test_support::{Server, answer_together};
+
+/// Longer than anything here takes, however slow the machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+pub(crate) type TestClient = Client<TcpConnector>;
+
+/// Runs `main` on a core with a client.
+pub(crate) fn with_client<F, Fut>(
+    pool: PoolConfigBuilder,
+    client: ClientConfig,
+    main: F,
+) -> Fut::Output
+where
+    F: FnOnce(Core, TestClient) -> Fut,
+    Fut: Future,
+{
+    let pool = pool.build().expect("the test's config is right");
+    let main = |core: Core| {
+        let connector = TcpConnector::new(&core, ConnectOptions::default());
+        let pool = Pool::new(&core, pool, connector);
+        main(core, Client::new(pool, client))
+    };
+    Core::builder().run(main).expect("a core starts")
+}
+
+pub(crate) fn pool_config() -> PoolConfigBuilder {
+    PoolConfig::builder().acquire_timeout(Some(DEADLINE)).hold_timeout(None)
+}
+
+pub(crate) fn client_config() -> ClientConfig {
+    ClientConfig::default().response_head_timeout(Some(DEADLINE))
+}
+
+pub(crate) fn uri(address: SocketAddr, path: &str) -> String {
+    format!("http://{address}{path}")
+}
+
+pub(crate) fn get(address: SocketAddr) -> Request<Body> {
+    request("GET", address, Body::empty())
+}
+
+pub(crate) fn request(method: &str, address: SocketAddr, body: Body) -> Request<Body> {
+    Request::builder().method(method).uri(uri(address, "/")).body(body).expect("a good request")
+}
+
+pub(crate) async fn text(
+    response: Response<IncomingBody<TcpConnector>>,
+) -> Result<String, ReadError> {
+    let bytes = response.into_body().bytes(16 << 20).await?;
+    Ok(String::from_utf8(bytes.to_vec()).expect("the tests' bodies are text"))
+}
+
+/// Sends and reads to the end.
+pub(crate) async fn fetch(client: &TestClient, request: Request<Body>) -> Result<String, Error> {
+    match text(client.send(request).await?).await {
+        Ok(text) => Ok(text),
+        Err(ReadError::Broken(error)) => Err(error),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+pub(crate) fn total(client: &TestClient) -> DestinationStats {
+    client.pool().snapshot().total
+}
+
+/// Waits until `condition` holds, without blocking the core.
+pub(crate) async fn until(core: &Core, what: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < DEADLINE, "waited in vain until {what}");
+        core.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The permits balance: nothing is acquired or waits, and `max` requests are answered in parallel
+/// by a server that answers only when it has them all.
+pub(crate) async fn assert_in_order(core: &Core, client: &TestClient, max: usize) {
+    until(core, "nothing is acquired, connecting or pending", || {
+        let stats = total(client);
+        (stats.acquired.current, stats.connecting.current, stats.pending.current) == (0, 0, 0)
+    })
+    .await;
+    let healthy = Server::script(answer_together(max));
+    let served = Rc::new(Cell::new(0));
+    for _ in 0..max {
+        let (client, served, request) = (client.clone(), Rc::clone(&served), get(healthy.addr()));
+        core.spawn(async move {
+            assert_eq!(fetch(&client, request).await.expect("a burst is answered"), "ok");
+            served.set(served.get() + 1);
+        });
+    }
+    until(core, "the whole burst is answered", || served.get() == max).await;
+    assert_eq!(total(client).acquired.current, 0);
+}
+
+pub(crate) fn destination(address: SocketAddr) -> Destination {
+    format!("http://{address}").parse().expect("a good destination")
+}

@@ -1,0 +1,76 @@
+//! What a user of the pool implements: how a connection is made, and what one is.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::future::Future;
+use std::hash::Hash;
+
+use crate::CloseReason;
+use crate::net::{Readiness, TcpStream};
+
+/// Makes connections.
+///
+/// ```
+/// use pool_core::{ConnectOptions, Connector, Core, TcpStream};
+/// use std::{io, net::SocketAddr};
+///
+/// struct Tcp(Core);
+///
+/// impl Connector for Tcp {
+///     type Key = SocketAddr;
+///     type Connection = TcpStream;
+///     type Error = io::Error;
+///
+///     async fn connect(&self, key: &SocketAddr) -> io::Result<TcpStream> {
+///         TcpStream::connect(&self.0, *key, &ConnectOptions::default()).await
+///     }
+/// }
+/// ```
+pub trait Connector: 'static {
+    /// What makes two connections interchangeable: everything that changes what is on the wire
+    /// belongs into it.
+    type Key: Eq + Hash + Clone + Debug + 'static;
+    /// What is made.
+    type Connection: Connection;
+    /// Why none was made.
+    type Error: Error + Send + Sync + 'static;
+
+    /// Makes a connection that is ready for its first use: greetings and handshakes are done.
+    ///
+    /// It runs in a task of the pool, belongs to no waiter, and is dropped when the connect
+    /// timeout has passed or the pool ends; dropping it must close what was opened.
+    ///
+    /// # Errors
+    ///
+    /// The oldest waiter gets the error.
+    fn connect(
+        &self,
+        key: &Self::Key,
+    ) -> impl Future<Output = Result<Self::Connection, Self::Error>>;
+}
+
+/// A connection that can be pooled. Dropping it closes it.
+pub trait Connection: 'static {
+    /// The readiness of the socket that the connection runs over. The pool watches it while the
+    /// connection is idle, and shuts it down when the hold timeout has passed.
+    fn readiness(&self) -> Readiness;
+
+    /// Whether the connection, at a message boundary, may be used again.
+    ///
+    /// Asked when it is given back, and when its socket changed while it was idle. A layer that
+    /// has traffic of its own, such as TLS, digests it here. The default is right for a plain
+    /// socket: nothing may have come in.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    fn check(&mut self) -> Result<(), CloseReason> {
+        self.readiness().check_quiet()
+    }
+}
+
+impl Connection for TcpStream {
+    fn readiness(&self) -> Readiness {
+        Self::readiness(self)
+    }
+}

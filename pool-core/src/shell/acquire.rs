@@ -1,0 +1,141 @@
+//! Waiting for a connection.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use super::guard::Pooled;
+use super::pool::{Mail, Shared};
+use crate::connector::Connector;
+use crate::error::AcquireError;
+use crate::state::{Admission, WaiterId};
+
+/// The future of [`Pool::acquire`](super::Pool::acquire).
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Acquire<C: Connector> {
+    shared: Rc<Shared<C>>,
+    key: C::Key,
+    acquired_at: &'static Location<'static>,
+    step: Step,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Unasked,
+    Waiting(WaiterId),
+    Ended,
+}
+
+// Nothing in it is pinned: the key is only ever read.
+impl<C: Connector> Unpin for Acquire<C> {}
+
+impl<C: Connector> Acquire<C> {
+    pub(super) fn new(
+        shared: Rc<Shared<C>>,
+        key: C::Key,
+        acquired_at: &'static Location<'static>,
+    ) -> Self {
+        Self {
+            shared,
+            key,
+            acquired_at,
+            step: Step::Unasked,
+        }
+    }
+
+    fn ask(&mut self) -> Result<Option<Pooled<C>>, AcquireError<C::Error>> {
+        if let Some(pooled) = self.shared.acquire_idle(&self.key, self.acquired_at) {
+            return Ok(Some(pooled));
+        }
+        let key = self.shared.key_id(&self.key);
+        let (admission, effects) = self.shared.mutate(|state, now| state.acquire(now, key));
+        // Before the effects: a connect may end while it is being started.
+        if let Admission::Wait(waiter) = admission {
+            self.step = Step::Waiting(waiter);
+        }
+        self.shared.act(effects);
+        match admission {
+            Admission::Wait(_) => Ok(None),
+            Admission::Reject(why) => Err(why.into()),
+            // No idle connection was fit a moment ago, and nothing ran in between.
+            Admission::Reuse(_) => unreachable!("an idle connection appeared out of nothing"),
+        }
+    }
+
+    fn look(
+        &self,
+        waiter: WaiterId,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Pooled<C>, AcquireError<C::Error>>> {
+        loop {
+            let conn = match self.shared.open_mail(waiter, cx.waker()) {
+                Mail::Nothing(_) => return Poll::Pending,
+                Mail::Failure(error) => return Poll::Ready(Err(error)),
+                Mail::Connection(conn) => conn,
+            };
+            if let Err(reason) = self.shared.flags(conn) {
+                self.shared
+                    .drive(|state, now| state.force_close(now, conn, reason));
+            }
+            let claimed = self.shared.drive(|state, now| {
+                let conn = state.claim(now, waiter)?;
+                Some((conn, state.is_reused(conn)))
+            });
+            // None: it died on its way, and the waiter is back at the head of its queue.
+            if let Some((conn, reused)) = claimed
+                && let Some(pooled) = self.shared.hold(conn, reused, self.acquired_at)
+            {
+                return Poll::Ready(Ok(pooled));
+            }
+        }
+    }
+}
+
+impl<C: Connector> Future for Acquire<C> {
+    type Output = Result<Pooled<C>, AcquireError<C::Error>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let waiter = match this.step {
+            Step::Waiting(waiter) => waiter,
+            Step::Ended => panic!("an acquire that has ended was polled again"),
+            Step::Unasked => match this.ask() {
+                Ok(None) => match this.step {
+                    Step::Waiting(waiter) => waiter,
+                    _ => unreachable!("asked without an answer"),
+                },
+                ended => {
+                    this.step = Step::Ended;
+                    let ended = ended.transpose();
+                    return ended.map_or(Poll::Pending, Poll::Ready);
+                }
+            },
+        };
+        let looked = this.look(waiter, cx);
+        if looked.is_ready() {
+            this.step = Step::Ended;
+        }
+        looked
+    }
+}
+
+impl<C: Connector> Drop for Acquire<C> {
+    fn drop(&mut self) {
+        if let Step::Waiting(waiter) = self.step {
+            self.shared.drop_mail(waiter);
+            self.shared.drive(|state, now| state.cancel(now, waiter));
+        }
+    }
+}
+
+impl<C: Connector> fmt::Debug for Acquire<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire")
+            .field("key", &self.key)
+            .field("step", &self.step)
+            .finish()
+    }
+}

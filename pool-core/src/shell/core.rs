@@ -1,0 +1,477 @@
+//! A core: one thread, one executor, one turn.
+//!
+//! The driver task takes turns: harvest readiness, read the clock once, advance the timers, drain
+//! the mailbox, let the woken tasks run. A turn that finds nothing ends in a sleep until there is
+//! readiness, a deadline or a letter in the mailbox.
+
+use std::cell::{Cell, RefCell, RefMut};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures_lite::FutureExt;
+
+use super::mailbox::Mailbox;
+use super::pool::PoolHooks;
+use super::sleep::{Elapsed, Sleep};
+use super::tasks::Tasks;
+use crate::Timestamp;
+use crate::error::StartError;
+use crate::net::{Poller, PoolId, WatchToken, runtime};
+use crate::state::slab::Slab;
+use crate::state::wheel::Wheel;
+
+/// Jobs taken from the mailbox in one turn, so that a flood of them cannot starve the sockets.
+const JOBS_PER_TURN: usize = 256;
+
+thread_local! {
+    /// The core that runs on this thread, so that a handle knows its owner.
+    static CURRENT: RefCell<Weak<CoreInner>> = const { RefCell::new(Weak::new()) };
+}
+
+/// A core, seen from the tasks that run on it. Cheap to clone, and never leaves its thread.
+///
+/// ```
+/// use pool_core::Core;
+/// use std::time::Duration;
+///
+/// let slept = Core::builder().run(|core| async move {
+///     let before = core.now();
+///     core.sleep(Duration::from_millis(5)).await;
+///     core.now().saturating_duration_since(before)
+/// })?;
+/// assert!(slept >= Duration::from_millis(5));
+/// # Ok::<(), pool_core::StartError>(())
+/// ```
+#[derive(Clone)]
+pub struct Core(Rc<CoreInner>);
+
+pub(crate) struct CoreInner {
+    started: Instant,
+    /// What the clock said in this turn. While the driver sleeps nobody reads the clock for the
+    /// tasks that something else wakes, so they read it themselves.
+    now: Cell<Timestamp>,
+    asleep: Cell<bool>,
+    /// The deadline that the driver sleeps towards.
+    armed: Cell<Timestamp>,
+    poller: Rc<Poller>,
+    sleeps: RefCell<Wheel<Option<Waker>>>,
+    mailbox: Arc<Mailbox>,
+    tasks: Rc<Tasks>,
+    pools: RefCell<Slab<PoolId, Weak<dyn PoolHooks>>>,
+    /// What the harvest has to tell the pools; kept for its room.
+    watched: RefCell<Vec<WatchToken>>,
+}
+
+impl Core {
+    /// Sets up a new core; see [`CoreBuilder`].
+    pub fn builder() -> CoreBuilder {
+        CoreBuilder::default()
+    }
+
+    /// The core that runs on this thread, if there is one.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        CURRENT.with_borrow(Weak::upgrade).map(Self)
+    }
+
+    /// What the clock said at the beginning of this turn: monotonic, and as old as the turn is
+    /// long.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        if self.0.asleep.get() {
+            self.read_clock()
+        } else {
+            self.0.now.get()
+        }
+    }
+
+    /// Ends after `duration`, measured from [`now`](Self::now).
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        self.sleep_until(self.now().saturating_add(duration))
+    }
+
+    /// Ends when [`now`](Self::now) has reached `deadline`.
+    pub fn sleep_until(&self, deadline: Timestamp) -> Sleep {
+        Sleep::new(self.clone(), deadline)
+    }
+
+    /// Runs `future` for at most `limit`; then it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Elapsed`] if the limit has passed first.
+    pub async fn timeout<T>(
+        &self,
+        limit: Duration,
+        future: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let expired = async {
+            self.sleep(limit).await;
+            Err(Elapsed(limit))
+        };
+        async { Ok(future.await) }.or(expired).await
+    }
+
+    /// Starts a task on this core. It is polled once before this returns.
+    ///
+    /// A panic in it is caught, counted and traced. What still runs when the core ends is
+    /// dropped.
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
+        self.0.tasks.spawn(future);
+    }
+
+    /// How many panics in tasks and jobs of this core were caught.
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        self.0.tasks.panics()
+    }
+
+    /// How many sockets are registered on this core.
+    #[must_use]
+    pub fn registered_sockets(&self) -> usize {
+        self.0.poller.registered()
+    }
+
+    pub(crate) fn poller(&self) -> &Rc<Poller> {
+        &self.0.poller
+    }
+
+    pub(crate) fn tasks(&self) -> &Rc<Tasks> {
+        &self.0.tasks
+    }
+
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.0.mailbox
+    }
+
+    pub(super) fn sleeps(&self) -> RefMut<'_, Wheel<Option<Waker>>> {
+        self.0.sleeps.borrow_mut()
+    }
+
+    /// Adds a pool to the turn. Its number is the caller's to give back.
+    pub(super) fn add_pool(&self, pool: Weak<dyn PoolHooks>) -> PoolId {
+        self.0.pools.borrow_mut().insert(pool)
+    }
+
+    pub(super) fn remove_pool(&self, number: PoolId) {
+        let pool = self.0.pools.borrow_mut().remove(number);
+        drop(pool);
+    }
+
+    pub(super) fn pool(&self, number: PoolId) -> Option<Rc<dyn PoolHooks>> {
+        self.0.pools.borrow().get(number).and_then(Weak::upgrade)
+    }
+
+    /// Sees to it that a sleeping driver is up in time for `deadline`.
+    pub(super) fn kick_for(&self, deadline: Timestamp) {
+        if self.0.asleep.get() && deadline < self.0.armed.get() {
+            self.0.poller.bell().ring();
+        }
+    }
+
+    /// Whether nobody but the caller sees to the timers just now.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.0.asleep.get()
+    }
+
+    fn read_clock(&self) -> Timestamp {
+        let elapsed = self.0.started.elapsed().as_nanos();
+        let now = Timestamp::from_nanos(u64::try_from(elapsed).unwrap_or(u64::MAX));
+        self.0.now.set(now);
+        now
+    }
+
+    /// One turn; returns whether there was anything to do.
+    fn turn(&self) -> bool {
+        let inner = &*self.0;
+        inner.poller.bell().hush();
+        let mut watched = inner.watched.take();
+        let mut busy = inner.poller.harvest(&mut watched);
+        let now = self.read_clock();
+        for token in watched.drain(..) {
+            if let Some(pool) = self.pool(token.pool) {
+                inner
+                    .tasks
+                    .fence("a connection", || pool.readiness_changed(token.conn));
+            }
+        }
+        inner.watched.replace(watched);
+        busy |= self.fire_sleeps(now);
+        busy |= self.fire_pools(now);
+        busy |= self.open_mail();
+        busy
+    }
+
+    fn fire_sleeps(&self, now: Timestamp) -> bool {
+        let mut any = false;
+        loop {
+            let fired = {
+                let mut sleeps = self.0.sleeps.borrow_mut();
+                let Some(timer) = sleeps.pop_expired(now) else {
+                    return any;
+                };
+                sleeps.get_mut(timer).and_then(Option::take)
+            };
+            any = true;
+            if let Some(waker) = fired {
+                waker.wake();
+            }
+        }
+    }
+
+    fn fire_pools(&self, now: Timestamp) -> bool {
+        let due: Vec<Rc<dyn PoolHooks>> = {
+            let pools = self.0.pools.borrow();
+            let live = pools.iter().filter_map(|(_, pool)| pool.upgrade());
+            live.filter(|pool| pool.next_timeout().is_some_and(|at| at <= now))
+                .collect()
+        };
+        for pool in &due {
+            self.0.tasks.fence("a connection", || pool.handle_timeout());
+        }
+        !due.is_empty()
+    }
+
+    fn open_mail(&self) -> bool {
+        for taken in 0..JOBS_PER_TURN {
+            let Some(job) = self.0.mailbox.pop() else {
+                return taken > 0;
+            };
+            self.0.tasks.fence("a job", || job(self));
+        }
+        true
+    }
+
+    fn next_deadline(&self) -> Timestamp {
+        let pools = self.0.pools.borrow();
+        let timeouts = pools
+            .iter()
+            .filter_map(|(_, pool)| pool.upgrade()?.next_timeout());
+        let sleeps = self.0.sleeps.borrow().next_deadline();
+        timeouts.chain(sleeps).min().unwrap_or(Timestamp::MAX)
+    }
+
+    /// Sleeps until there is something to do.
+    async fn park(&self, park: &mut runtime::Park) {
+        let inner = &*self.0;
+        let deadline = self.next_deadline();
+        let limit = (deadline < Timestamp::MAX)
+            .then(|| deadline.saturating_duration_since(self.read_clock()));
+        if limit == Some(Duration::ZERO) || !inner.mailbox.prepare_to_park() {
+            return;
+        }
+        inner.armed.set(deadline);
+        inner.asleep.set(true);
+        park.sleep(limit, |cx| inner.poller.bell().heard(cx.waker()))
+            .await;
+        inner.asleep.set(false);
+        inner.mailbox.unpark();
+    }
+
+    /// The driver: until it is cancelled.
+    async fn drive(&self, mut park: runtime::Park) {
+        loop {
+            if self.turn() {
+                runtime::yield_now().await;
+            } else {
+                self.park(&mut park).await;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("now", &self.now())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sets up a core and starts it, on this thread or on one of its own.
+#[derive(Clone, Debug)]
+#[must_use = "a builder starts nothing until `run` or `spawn`"]
+pub struct CoreBuilder {
+    name: String,
+    cpu: Option<usize>,
+    mailbox_capacity: usize,
+}
+
+impl Default for CoreBuilder {
+    fn default() -> Self {
+        Self {
+            name: "pinpool".to_owned(),
+            cpu: None,
+            mailbox_capacity: 4096,
+        }
+    }
+}
+
+impl CoreBuilder {
+    /// The thread's name. Default: `pinpool`.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Pins the core to this CPU, as the operating system numbers it. Default: not pinned.
+    pub fn cpu(mut self, cpu: Option<usize>) -> Self {
+        self.cpu = cpu;
+        self
+    }
+
+    /// How many jobs from other threads may wait; 0 counts as 1. Default: 4096.
+    pub fn mailbox_capacity(mut self, jobs: usize) -> Self {
+        self.mailbox_capacity = jobs.max(1);
+        self
+    }
+
+    /// Runs `main` on this thread and returns its result once everything it left is cleaned up:
+    /// tasks dropped, pools closed, jobs refused.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] names what the system refuses.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a core runs on this thread already, and goes on with a panic of `main`, after the
+    /// clean-up.
+    pub fn run<F, Fut>(self, main: F) -> Result<Fut::Output, StartError>
+    where
+        F: FnOnce(Core) -> Fut,
+        Fut: Future,
+    {
+        assert!(
+            Core::current().is_none(),
+            "a core runs on this thread already"
+        );
+        let executor = runtime::executor(&self.name, self.cpu)?;
+        runtime::run(&executor, async {
+            let (core, park) = self.start().map_err(StartError::Io)?;
+            Ok(core.live(park, main).await)
+        })
+    }
+
+    /// Starts a thread of its own for the core and runs `main` on it.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] names what the system refuses; the thread is gone then.
+    pub fn spawn<F, Fut>(self, main: F) -> Result<CoreThread<Fut::Output>, StartError>
+    where
+        F: FnOnce(Core) -> Fut + Send + 'static,
+        Fut: Future,
+        Fut::Output: Send + 'static,
+    {
+        let (report, started) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name(self.name.clone())
+            .spawn(move || {
+                let begun = report.clone();
+                let result = self.run(|core| {
+                    // The receiver waits for exactly one report.
+                    let _ = begun.send(Ok(()));
+                    main(core)
+                });
+                result.map_err(|error| drop(report.send(Err(error)))).ok()
+            });
+        let thread = thread.map_err(StartError::Io)?;
+        match started.recv() {
+            Ok(Ok(())) => Ok(CoreThread { thread }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(StartError::Io(io::Error::other(
+                "the core's thread died at its start",
+            ))),
+        }
+    }
+
+    fn start(&self) -> io::Result<(Core, runtime::Park)> {
+        let poller = Poller::new()?;
+        let park = runtime::Park::new(poller.descriptor()?);
+        let mailbox = Mailbox::new(self.mailbox_capacity, poller.alarm()?);
+        let core = Core(Rc::new(CoreInner {
+            started: Instant::now(),
+            now: Cell::new(Timestamp::ZERO),
+            asleep: Cell::new(false),
+            armed: Cell::new(Timestamp::MAX),
+            poller,
+            sleeps: RefCell::new(Wheel::new()),
+            mailbox,
+            tasks: Tasks::new(),
+            pools: RefCell::new(Slab::new()),
+            watched: RefCell::default(),
+        }));
+        Ok((core, park))
+    }
+}
+
+impl Core {
+    /// The core's life: the driver beside `main`, then the clean-up.
+    async fn live<F, Fut>(self, park: runtime::Park, main: F) -> Fut::Output
+    where
+        F: FnOnce(Self) -> Fut,
+        Fut: Future,
+    {
+        CURRENT.set(Rc::downgrade(&self.0));
+        let driver = {
+            let core = self.clone();
+            runtime::spawn(async move { core.drive(park).await })
+        };
+        let outcome = match catch_unwind(AssertUnwindSafe(|| main(self.clone()))) {
+            Ok(future) => AssertUnwindSafe(future).catch_unwind().await,
+            Err(panic) => Err(panic),
+        };
+        self.0.mailbox.close();
+        self.close_pools();
+        self.0.tasks.cancel_all().await;
+        // A task that was dropped may have given a connection back.
+        self.close_pools();
+        driver.cancel().await;
+        runtime::turn_once().await;
+        CURRENT.take();
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn close_pools(&self) {
+        let pools: Vec<_> = {
+            let pools = self.0.pools.borrow();
+            pools
+                .iter()
+                .filter_map(|(_, pool)| pool.upgrade())
+                .collect()
+        };
+        for pool in pools {
+            self.0.tasks.fence("a connection", || pool.close_now());
+        }
+    }
+}
+
+/// A core that runs on a thread of its own.
+#[derive(Debug)]
+#[must_use = "a core whose thread is not joined may outlive the program's end unseen"]
+pub struct CoreThread<T> {
+    thread: thread::JoinHandle<Option<T>>,
+}
+
+impl<T> CoreThread<T> {
+    /// Waits until the core has ended and returns what its main future returned.
+    ///
+    /// # Errors
+    ///
+    /// The panic of the main future, or of the core itself.
+    pub fn join(self) -> thread::Result<T> {
+        self.thread.join().and_then(|output| {
+            // A core that did not start has told so in `spawn`.
+            output.ok_or_else(|| Box::new("the core has not started") as Box<_>)
+        })
+    }
+}

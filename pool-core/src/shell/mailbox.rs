@@ -1,0 +1,87 @@
+//! How work from other threads reaches a core: a bounded queue and an alarm.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use crossbeam_queue::ArrayQueue;
+
+use super::core::Core;
+use crate::error::SubmitError;
+
+pub(crate) type Job = Box<dyn FnOnce(&Core) + Send>;
+
+/// The one structure of a core that other threads touch.
+pub(crate) struct Mailbox {
+    jobs: ArrayQueue<Job>,
+    /// The owner sleeps, or is about to: whoever pushes has to sound the alarm.
+    parked: AtomicBool,
+    closed: AtomicBool,
+    alarm: OwnedFd,
+}
+
+impl Mailbox {
+    pub(crate) fn new(capacity: usize, alarm: OwnedFd) -> Arc<Self> {
+        Arc::new(Self {
+            jobs: ArrayQueue::new(capacity),
+            parked: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            alarm,
+        })
+    }
+
+    /// Queues a job and wakes the owner if it sleeps. From any thread.
+    ///
+    /// A job that is refused comes back dropped; one that is taken is either run or dropped by
+    /// [`close`](Self::close), which ends whatever waits for its result.
+    pub(crate) fn push(&self, job: Job) -> Result<(), SubmitError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(SubmitError::Gone);
+        }
+        self.jobs.push(job).map_err(|_| SubmitError::Full)?;
+        // Pairs with the fences in `prepare_to_park` and `close`: either the owner sees the job,
+        // or this thread sees what the owner is about to do.
+        fence(Ordering::SeqCst);
+        if self.closed.load(Ordering::Relaxed) {
+            self.discard();
+        } else if self.parked.load(Ordering::Relaxed) && self.parked.swap(false, Ordering::AcqRel) {
+            // Fails only when the counter is full, and then it is readable already.
+            let _ = rustix::io::write(&self.alarm, &1u64.to_ne_bytes());
+        }
+        Ok(())
+    }
+
+    /// The owner takes the oldest job.
+    pub(crate) fn pop(&self) -> Option<Job> {
+        self.jobs.pop()
+    }
+
+    /// The owner is about to sleep; `false` means that a job came in between and it must not.
+    pub(crate) fn prepare_to_park(&self) -> bool {
+        self.parked.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if self.jobs.is_empty() {
+            return true;
+        }
+        self.unpark();
+        false
+    }
+
+    /// The owner is awake and will look at the queue by itself.
+    pub(crate) fn unpark(&self) {
+        self.parked.store(false, Ordering::Relaxed);
+    }
+
+    /// Refuses jobs from now on and drops those that nobody has run.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.discard();
+    }
+
+    fn discard(&self) {
+        while let Some(job) = self.jobs.pop() {
+            drop(job);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the shell keeps beside an id of the state.
+
+use crate::state::slab::SlabId;
+
+/// An empty table this small keeps its memory.
+const KEPT_ENTRIES: usize = 64;
+
+/// Values beside ids that the state gives out: same index, same generation.
+pub(super) struct Table<I, T> {
+    entries: Vec<Option<(I, T)>>,
+}
+
+impl<I: SlabId, T> Table<I, T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            entries: Vec::new(),
+        }
+    }
+
+    /// Puts `value` beside `id`. Returns what stood there before, of this id or a stale one.
+    pub(super) fn insert(&mut self, id: I, value: T) -> Option<T> {
+        let index = id.parts().0 as usize;
+        if index >= self.entries.len() {
+            self.entries.resize_with(index + 1, || None);
+        }
+        self.entries[index].replace((id, value)).map(|(_, old)| old)
+    }
+
+    pub(super) fn get(&self, id: I) -> Option<&T> {
+        match self.entries.get(id.parts().0 as usize)? {
+            Some((owner, value)) if *owner == id => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        match self.entries.get_mut(id.parts().0 as usize)? {
+            Some((owner, value)) if *owner == id => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: I) -> Option<T> {
+        self.get(id)?;
+        let value = self.entries[id.parts().0 as usize]
+            .take()
+            .map(|(_, value)| value);
+        while matches!(self.entries.last(), Some(None)) {
+            self.entries.pop();
+        }
+        if self.entries.is_empty() && self.entries.capacity() > KEPT_ENTRIES {
+            self.entries = Vec::new();
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+    use crate::state::slab::{Slab, slab_id};
+
+    slab_id! {
+        /// For these tests.
+        TestId
+    }
+
+    #[test]
+    fn stale_id_finds_nothing() {
+        let mut ids = Slab::<TestId, ()>::new();
+        let mut table = Table::new();
+        let old = ids.insert(());
+        table.insert(old, "old");
+        ids.remove(old);
+        let new = ids.insert(());
+        assert_eq!(table.get(new), None);
+        table.insert(new, "new");
+        assert_eq!((table.get(old), table.get(new)), (None, Some(&"new")));
+        assert_eq!(table.remove(old), None);
+        assert_eq!(table.remove(new), Some("new"));
+    }
+
+    #[test]
+    fn empty_table_gives_its_memory_back() {
+        let mut ids = Slab::<TestId, ()>::new();
+        let mut table = Table::new();
+        let all: Vec<_> = (0..1000).map(|_| ids.insert(())).collect();
+        for id in &all {
+            table.insert(*id, [0u8; 64]);
+        }
+        for id in &all {
+            table.remove(*id);
+        }
+        assert_eq!(table.entries.capacity(), 0);
+    }
+}

@@ -1,0 +1,221 @@
+//! From the call of acquire to a connection: reuse, the queue, delivery, claim and cancel.
+
+use super::entries::{ConnStatus, Waiter, WaiterStatus};
+use super::list::Links;
+use super::{Admission, ConnId, Effect, KeyId, PoolState, Rejection, TimerOwner, WaiterId};
+use crate::{CloseReason, Timestamp};
+
+impl PoolState {
+    /// The connection that an [`acquire`](Self::acquire) with the same `now` would hand out.
+    ///
+    /// The driver looks at its readiness before it acquires. If the peer has closed it or has
+    /// sent bytes, it calls [`force_close`](Self::force_close) and asks again. The key stays
+    /// valid meanwhile as long as no effect is asked for.
+    #[must_use]
+    pub fn idle_candidate(&self, now: Timestamp, key: KeyId) -> Option<ConnId> {
+        if !self.phase.is_open() {
+            return None;
+        }
+        let key = self.keys.get(key)?;
+        key.idle
+            .iter(&self.conns)
+            .find(|id| !self.is_idle_expired(now, *id))
+    }
+
+    /// Asks for a connection.
+    ///
+    /// The most recently used idle connection is handed out at once. Otherwise the caller waits,
+    /// behind all who came before it, for whatever comes first: a released connection, or one of
+    /// the connects that the pool starts as the caps and the backoff allow.
+    ///
+    /// It is refused while the pool drains, and when no connect can be started for it and
+    /// `max_pending` callers wait already without one.
+    ///
+    /// # Panics
+    ///
+    /// If `key` has been forgotten.
+    pub fn acquire(&mut self, now: Timestamp, key: KeyId) -> Admission {
+        self.observe(now);
+        self.keys[key].stats.acquires.requested += 1;
+        if !self.phase.is_open() {
+            return self.refuse(now, key, Rejection::Draining);
+        }
+        while let Some(id) = self.keys[key].idle.front() {
+            // Invariant 9: its timer may be due but not yet handled.
+            if self.is_idle_expired(now, id) {
+                self.close(id, CloseReason::IdleTimeout, Effect::Close);
+                continue;
+            }
+            self.move_to(now, id, ConnStatus::Acquired);
+            self.count_served(key, id, false);
+            return Admission::Reuse(id);
+        }
+        self.enqueue(now, key)
+    }
+
+    fn enqueue(&mut self, now: Timestamp, key_id: KeyId) -> Admission {
+        let key = &self.keys[key_id];
+        let covered = key.waiting < key.stats.connecting.current
+            || self.may_connect(now, key, key.waiting + 1);
+        let pending = key.pending();
+        if !covered && self.config.max_pending().is_some_and(|cap| pending >= cap) {
+            return self.refuse(now, key_id, Rejection::QueueFull { pending });
+        }
+        let deadline = self.config.acquire_timeout().map(|timeout| now + timeout);
+        let id = self.waiters.insert_with(|id| Waiter {
+            key: key_id,
+            status: WaiterStatus::Waiting,
+            arrival: self.arrivals,
+            deadline,
+            queued: !covered,
+            timer: self.timers.insert(TimerOwner::Waiter(id)),
+            links: Links::new(),
+        });
+        self.arrivals += 1;
+        let key = &mut self.keys[key_id];
+        key.queue.push_back(&mut self.waiters, id);
+        key.waiting += 1;
+        self.settle(now, key_id);
+        // After the connect's timer: of two that run out together, the connect's says more.
+        if let Some(deadline) = deadline {
+            self.timers.schedule(self.waiters[id].timer, deadline);
+        }
+        Admission::Wait(id)
+    }
+
+    fn refuse(&mut self, now: Timestamp, key: KeyId, rejection: Rejection) -> Admission {
+        self.count_rejection(key, rejection);
+        self.settle(now, key);
+        Admission::Reject(rejection)
+    }
+
+    /// The waiter takes the connection that was delivered to it; its hold timeout starts over.
+    ///
+    /// `None` if there is none (yet), or if the waiter has ended.
+    pub fn claim(&mut self, now: Timestamp, waiter: WaiterId) -> Option<ConnId> {
+        self.observe(now);
+        let WaiterStatus::Delivered(conn) = self.waiters.get(waiter)?.status else {
+            return None;
+        };
+        let Waiter { key, queued, .. } = self.end_waiter(waiter)?;
+        self.move_to(now, conn, ConnStatus::Acquired);
+        self.count_served(key, conn, queued);
+        Some(conn)
+    }
+
+    /// The waiter gives up.
+    ///
+    /// A connection that was delivered to it goes to the next waiter, or becomes idle. A connect
+    /// that was started on its account goes on for others, or for idle.
+    pub fn cancel(&mut self, now: Timestamp, waiter: WaiterId) {
+        self.observe(now);
+        let Some(Waiter { key, status, .. }) = self.end_waiter(waiter) else {
+            return;
+        };
+        self.keys[key].stats.acquires.cancelled += 1;
+        if let WaiterStatus::Delivered(conn) = status {
+            self.place(now, conn);
+        }
+        self.settle(now, key);
+    }
+
+    pub(super) fn acquire_timed_out(&mut self, now: Timestamp, waiter: WaiterId) {
+        let key = self.waiters[waiter].key;
+        self.reject(waiter, Rejection::AcquireTimeout);
+        self.settle(now, key);
+    }
+
+    /// Gives a connection to the waiter at the front of its key's queue.
+    pub(super) fn deliver(&mut self, now: Timestamp, conn: ConnId, waiter: WaiterId) {
+        self.leave_queue(waiter);
+        let entry = &mut self.waiters[waiter];
+        entry.status = WaiterStatus::Delivered(conn);
+        self.timers.cancel(entry.timer);
+        self.move_to(now, conn, ConnStatus::Delivered(waiter));
+        self.effects.push_back(Effect::Deliver(waiter, conn));
+    }
+
+    /// A waiter has lost the connection delivered to it before it could claim it: it goes back to
+    /// its place in the order of arrival, unless its time is over.
+    pub(super) fn put_back(&mut self, now: Timestamp, id: WaiterId, reason: CloseReason) {
+        let Waiter {
+            key,
+            arrival,
+            deadline,
+            timer,
+            ..
+        } = self.waiters[id];
+        if self.phase.is_over() {
+            return self.reject(id, Rejection::Draining);
+        }
+        let out_of_time = deadline.is_some_and(|deadline| deadline <= now);
+        if reason == CloseReason::HoldTimeout || out_of_time {
+            return self.reject(id, Rejection::AcquireTimeout);
+        }
+        self.waiters[id].status = WaiterStatus::Waiting;
+        let entry = &mut self.keys[key];
+        // Invariant 6. Only those that were put back themselves can be older.
+        let older = entry.queue.iter(&self.waiters);
+        let older = older
+            .take_while(|other| self.waiters[*other].arrival < arrival)
+            .last();
+        match older {
+            Some(older) => entry.queue.insert_after(&mut self.waiters, older, id),
+            None => entry.queue.push_front(&mut self.waiters, id),
+        }
+        entry.waiting += 1;
+        if let Some(deadline) = deadline {
+            self.timers.schedule(timer, deadline);
+        }
+        self.serve_from_idle(now, key);
+    }
+
+    /// Invariant 3: connections may have become idle while the waiter had its own.
+    fn serve_from_idle(&mut self, now: Timestamp, key: KeyId) {
+        while let (Some(waiter), Some(conn)) =
+            (self.keys[key].queue.front(), self.keys[key].idle.front())
+        {
+            if self.is_idle_expired(now, conn) {
+                self.close(conn, CloseReason::IdleTimeout, Effect::Close);
+            } else {
+                self.deliver(now, conn, waiter);
+            }
+        }
+    }
+
+    /// Ends a waiter with bad news.
+    pub(super) fn reject(&mut self, id: WaiterId, rejection: Rejection) {
+        if let Some(waiter) = self.end_waiter(id) {
+            self.count_rejection(waiter.key, rejection);
+            self.effects.push_back(Effect::Reject(id, rejection));
+        }
+    }
+
+    fn count_rejection(&mut self, key: KeyId, rejection: Rejection) {
+        let stats = &mut self.keys[key].stats;
+        match rejection {
+            Rejection::AcquireTimeout => stats.timeouts.acquire += 1,
+            Rejection::ConnectTimeout => stats.acquires.failed += 1,
+            Rejection::QueueFull { .. } => stats.rejected.queue_full += 1,
+            Rejection::Draining => stats.rejected.draining += 1,
+        }
+    }
+
+    #[inline]
+    fn count_served(&mut self, key: KeyId, conn: ConnId, queued: bool) {
+        let acquires = &mut self.keys[key].stats.acquires;
+        if self.conns[conn].uses > 0 {
+            acquires.reused += 1;
+        } else {
+            acquires.fresh += 1;
+        }
+        acquires.queued += u64::from(queued);
+    }
+
+    #[inline]
+    fn is_idle_expired(&self, now: Timestamp, id: ConnId) -> bool {
+        self.timers
+            .deadline(self.conns[id].timer)
+            .is_some_and(|deadline| deadline <= now)
+    }
+}

@@ -1,0 +1,149 @@
+//! The end of a pool: it stops taking acquires, serves those that wait, and empties itself.
+
+use super::entries::WaiterStatus;
+use super::wheel::TimerId;
+use super::{ConnId, Effect, KeyId, PoolState, Rejection, TimerOwner, WaiterId};
+use crate::{CloseReason, Timestamp};
+
+/// Where the pool stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// New acquires are refused; `timer` ends the drain at its deadline.
+    Draining {
+        deadline: Timestamp,
+        timer: TimerId,
+    },
+    /// No connection, waiter or timer is left.
+    Over {
+        announced: bool,
+    },
+}
+
+impl Phase {
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        *self == Self::Open
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self, Self::Over { .. })
+    }
+
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        *self == Self::Over { announced: false }
+    }
+
+    /// Whether the end has still to be announced; it is from now on.
+    pub(super) fn announce_end(&mut self) -> bool {
+        let news = self.has_news();
+        if news {
+            *self = Self::Over { announced: true };
+        }
+        news
+    }
+}
+
+impl PoolState {
+    /// Starts to empty the pool: idle connections are closed at once, new acquires are refused,
+    /// released connections serve those who wait or are closed. At `deadline` whoever still waits
+    /// is rejected, connects are aborted, and held connections are force-closed.
+    ///
+    /// Called again, it can only bring the deadline forward. [`Effect::Drained`] tells the end.
+    pub fn drain(&mut self, now: Timestamp, deadline: Timestamp) {
+        self.observe(now);
+        match &mut self.phase {
+            Phase::Open => {
+                let timer = self.timers.insert(TimerOwner::Drain);
+                self.timers.schedule(timer, deadline);
+                self.phase = Phase::Draining { deadline, timer };
+                self.close_idle(now);
+            }
+            Phase::Draining {
+                deadline: current,
+                timer,
+            } => {
+                *current = deadline.min(*current);
+                self.timers.schedule(*timer, *current);
+            }
+            Phase::Over { .. } => {}
+        }
+        self.end_drain_when_empty();
+        if deadline <= now {
+            self.end_drain(now);
+        }
+    }
+
+    /// Whether a drain is over: no connection, no waiter and no timer is left.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.phase.is_over()
+    }
+
+    fn close_idle(&mut self, now: Timestamp) {
+        let keys: Vec<KeyId> = self.keys().collect();
+        for key in keys {
+            while let Some(conn) = self.keys[key].idle.front() {
+                self.close(conn, CloseReason::Drained, Effect::Close);
+            }
+            self.settle(now, key);
+        }
+    }
+
+    /// While the pool drains, nobody will come for a connect that no waiter needs, nor for the
+    /// connects after a backoff.
+    pub(super) fn shed_demand_when_draining(&mut self, id: KeyId) {
+        if self.phase.is_open() {
+            return;
+        }
+        while let Some(conn) = self.surplus_connect(id) {
+            self.abort_connect(conn, CloseReason::Drained);
+        }
+        if self.keys[id].waiting == 0 {
+            self.end_backoff(id);
+        }
+    }
+
+    fn surplus_connect(&self, id: KeyId) -> Option<ConnId> {
+        let key = &self.keys[id];
+        let surplus = key.stats.connecting.current > key.waiting;
+        key.connecting.front().filter(|_| surplus)
+    }
+
+    pub(super) fn end_drain_when_empty(&mut self) {
+        if let Phase::Draining { timer, .. } = self.phase
+            && self.conns.is_empty()
+            && self.waiters.is_empty()
+        {
+            self.timers.remove(timer);
+            self.phase = Phase::Over { announced: false };
+        }
+    }
+
+    pub(super) fn end_drain(&mut self, now: Timestamp) {
+        let Phase::Draining { timer, .. } = self.phase else {
+            return;
+        };
+        self.timers.remove(timer);
+        // First, so that a waiter whose delivery is force-closed is not put back.
+        self.phase = Phase::Over { announced: false };
+        let waiting: Vec<WaiterId> = self
+            .waiters
+            .iter()
+            .filter(|(_, waiter)| waiter.status == WaiterStatus::Waiting)
+            .map(|(id, _)| id)
+            .collect();
+        for waiter in waiting {
+            self.reject(waiter, Rejection::Draining);
+        }
+        let conns: Vec<ConnId> = self.conns.iter().map(|(id, _)| id).collect();
+        for conn in conns {
+            self.force_close(now, conn, CloseReason::Drained);
+        }
+        let keys: Vec<KeyId> = self.keys().collect();
+        for key in keys {
+            self.settle(now, key);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! From a holder back to a waiter or to idle, and the ways in which a connection ends.
+
+use super::entries::{Conn, ConnStatus};
+use super::{ConnId, Disposition, Effect, PoolState};
+use crate::{CloseReason, Timestamp};
+
+impl PoolState {
+    /// The holder gives a connection back.
+    ///
+    /// One that may be reused goes to the oldest waiter; without a waiter it becomes idle, unless
+    /// the pool drains or keeps `max_idle` idle ones already.
+    ///
+    /// Changes nothing if the connection is not held, as after a force-close.
+    #[inline]
+    pub fn release(&mut self, now: Timestamp, conn: ConnId, disposition: Disposition) {
+        self.observe(now);
+        let Some(entry) = self.conns.get_mut(conn) else {
+            return;
+        };
+        if entry.status != ConnStatus::Acquired {
+            return;
+        }
+        let key = entry.key;
+        match disposition {
+            Disposition::Reuse => {
+                entry.uses = entry.uses.saturating_add(1);
+                if self.place(now, conn) {
+                    return;
+                }
+            }
+            Disposition::Close(reason) => self.close(conn, reason, Effect::Close),
+        }
+        self.settle(now, key);
+    }
+
+    /// Closes a connection whatever it is doing; its slot is free at once.
+    ///
+    /// A held one is shut down under its holder. If a waiter had it delivered and not claimed, the
+    /// waiter goes back to its place in the queue; after a hold timeout, or with its own time
+    /// over, it is rejected. A connect is aborted, and waiters that still need it get another.
+    pub fn force_close(&mut self, now: Timestamp, conn: ConnId, reason: CloseReason) {
+        self.observe(now);
+        let Some(&Conn { key, status, .. }) = self.conns.get(conn) else {
+            return;
+        };
+        match status {
+            ConnStatus::Connecting => self.abort_connect(conn, reason),
+            ConnStatus::Idle => self.close(conn, reason, Effect::Close),
+            ConnStatus::Acquired => self.close(conn, reason, Effect::ForceClose),
+            ConnStatus::Delivered(waiter) => {
+                self.close(conn, reason, Effect::Close);
+                self.put_back(now, waiter, reason);
+            }
+        }
+        self.settle(now, key);
+    }
+
+    /// Finds the place of a connection that nobody holds any more. Returns whether that is idle;
+    /// otherwise the key has to be settled.
+    #[inline]
+    pub(super) fn place(&mut self, now: Timestamp, conn: ConnId) -> bool {
+        let key = &self.keys[self.conns[conn].key];
+        if let Some(waiter) = key.queue.front() {
+            self.deliver(now, conn, waiter);
+        } else if !self.phase.is_open() {
+            self.close(conn, CloseReason::Drained, Effect::Close);
+        } else if key.stats.idle.current >= self.config.max_idle() {
+            self.close(conn, CloseReason::Surplus, Effect::Close);
+        } else {
+            self.move_to(now, conn, ConnStatus::Idle);
+            return true;
+        }
+        false
+    }
+
+    /// Ends an open connection.
+    pub(super) fn close(
+        &mut self,
+        conn: ConnId,
+        reason: CloseReason,
+        effect: fn(ConnId, CloseReason) -> Effect,
+    ) {
+        if let Some(Conn { key, .. }) = self.end_conn(conn) {
+            self.keys[key].stats.count_close(reason);
+            self.effects.push_back(effect(conn, reason));
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! A hierarchical timing wheel: scheduling and cancelling cost the same with one timer or with a
+//! million.
+//!
+//! Time is cut into ticks of 2^19 ns (about half a millisecond). A level holds 64 slots; a slot
+//! of level *n* spans 64^*n* ticks. A timer waits at the level of the highest base-64 digit in
+//! which its tick differs from the current one, and moves to a lower level when time reaches its
+//! slot, at most seven times in all. Eight levels span more ticks than a [`Timestamp`] can
+//! express, so no deadline is too far.
+//!
+//! A deadline is rounded up to a tick: a timer never fires early, and at most one tick late.
+//! A timer whose deadline moves to later stays where it is and moves on when its slot is reached,
+//! so a deadline that is put off again and again costs a comparison each time.
+//!
+//! Empty stretches of time are skipped by bitmaps, so what an advance costs depends on the timers
+//! it meets, not on how long the loop was stalled.
+
+use super::list::{Linked, Links, List};
+use super::slab::{Slab, slab_id};
+use crate::Timestamp;
+
+slab_id! {
+    /// Names a timer from its insertion to its removal.
+    pub(crate) TimerId
+}
+
+const TICK_BITS: u32 = 19;
+const DIGIT_BITS: u32 = 6;
+const SLOTS: usize = 1 << DIGIT_BITS;
+const LEVELS: usize = 8;
+const LAST_TICK: u64 = 1 << (u64::BITS - TICK_BITS);
+
+/// Where a scheduled timer waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Nowhere: it is not scheduled.
+    Idle,
+    /// In the list of timers whose time has come.
+    Due,
+    Slot {
+        level: u8,
+        slot: u8,
+    },
+}
+
+#[derive(Debug)]
+struct Timer<T> {
+    payload: T,
+    deadline: Timestamp,
+    /// The tick it was put into a slot for; not later than its deadline's.
+    placed_for: u64,
+    place: Place,
+    links: Links<TimerId>,
+}
+
+impl<T> Linked<TimerId> for Timer<T> {
+    fn links(&self) -> &Links<TimerId> {
+        &self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links<TimerId> {
+        &mut self.links
+    }
+}
+
+/// Timers that each carry a payload.
+///
+/// A timer is made once, by [`insert`](Self::insert), and then scheduled and cancelled at will
+/// without allocation until its owner removes it.
+#[derive(Debug)]
+pub(crate) struct Wheel<T> {
+    timers: Slab<TimerId, Timer<T>>,
+    slots: Box<[[List<TimerId>; SLOTS]]>,
+    /// A bit for each slot that holds timers.
+    occupied: [u64; LEVELS],
+    due: List<TimerId>,
+    /// The last tick whose timers have been moved to `due`.
+    ///
+    /// Every timer in a slot is later, so its digit at its level is greater than the current one.
+    current: u64,
+}
+
+impl<T> Wheel<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            timers: Slab::new(),
+            slots: vec![[List::new(); SLOTS]; LEVELS].into_boxed_slice(),
+            occupied: [0; LEVELS],
+            due: List::new(),
+            current: 0,
+        }
+    }
+
+    /// Makes a timer that is not scheduled. It stays until [`remove`](Self::remove).
+    pub(crate) fn insert(&mut self, payload: T) -> TimerId {
+        self.timers.insert(Timer {
+            payload,
+            deadline: Timestamp::MAX,
+            placed_for: 0,
+            place: Place::Idle,
+            links: Links::new(),
+        })
+    }
+
+    /// Ends a timer, scheduled or not; `None` if it has ended before.
+    pub(crate) fn remove(&mut self, id: TimerId) -> Option<T> {
+        self.timers.get(id)?;
+        self.cancel(id);
+        self.timers.remove(id).map(|timer| timer.payload)
+    }
+
+    /// The payload; `None` if the timer has ended.
+    pub(crate) fn get_mut(&mut self, id: TimerId) -> Option<&mut T> {
+        self.timers.get_mut(id).map(|timer| &mut timer.payload)
+    }
+
+    /// Lets the timer expire once at `deadline`, in place of any deadline it had. A deadline in
+    /// the past expires at the next [`pop_expired`](Self::pop_expired).
+    ///
+    /// # Panics
+    ///
+    /// If the timer has ended.
+    pub(crate) fn schedule(&mut self, id: TimerId, deadline: Timestamp) {
+        let tick = tick_after(deadline);
+        let timer = &mut self.timers[id];
+        if matches!(timer.place, Place::Slot { .. }) && timer.placed_for <= tick {
+            timer.deadline = deadline;
+            return;
+        }
+        self.cancel(id);
+        self.timers[id].deadline = deadline;
+        self.place(id);
+    }
+
+    /// Takes back the deadline, if the timer has one.
+    ///
+    /// # Panics
+    ///
+    /// If the timer has ended.
+    pub(crate) fn cancel(&mut self, id: TimerId) {
+        match std::mem::replace(&mut self.timers[id].place, Place::Idle) {
+            Place::Idle => {}
+            Place::Due => self.due.remove(&mut self.timers, id),
+            Place::Slot { level, slot } => {
+                let list = &mut self.slots[usize::from(level)][usize::from(slot)];
+                list.remove(&mut self.timers, id);
+                if list.is_empty() {
+                    self.occupied[usize::from(level)] &= !(1 << slot);
+                }
+            }
+        }
+    }
+
+    /// When the timer is to expire; `None` if it is not scheduled or has ended.
+    pub(crate) fn deadline(&self, id: TimerId) -> Option<Timestamp> {
+        let timer = self.timers.get(id)?;
+        (timer.place != Place::Idle).then_some(timer.deadline)
+    }
+
+    /// When to call [`pop_expired`](Self::pop_expired) next: not later than the first timer can
+    /// expire, and after the last call unless a timer is overdue. `None` if none is scheduled.
+    ///
+    /// It may come earlier than the first deadline, when timers only move to another slot; that
+    /// happens at most seven times for a timer, and as often again if its deadline was put off.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        if !self.due.is_empty() {
+            return Some(start_of(self.current));
+        }
+        self.next_slot().map(|(_, _, tick)| start_of(tick))
+    }
+
+    /// Unschedules and returns one timer that has expired at `now`; the caller asks again until
+    /// there is none. Timers of the same tick come in the order in which they were scheduled,
+    /// unless their deadlines were put off.
+    pub(crate) fn pop_expired(&mut self, now: Timestamp) -> Option<TimerId> {
+        let now = tick_reached(now);
+        loop {
+            if let Some(id) = self.due.front() {
+                self.due.remove(&mut self.timers, id);
+                self.timers[id].place = Place::Idle;
+                return Some(id);
+            }
+            match self.next_slot() {
+                Some((level, slot, tick)) if tick <= now => {
+                    self.current = tick;
+                    self.empty_slot(level, slot);
+                }
+                _ => {
+                    self.current = self.current.max(now);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The first occupied slot and its first tick. Lower levels come first: their timers share
+    /// all higher digits with the current tick, and those of higher levels do not.
+    fn next_slot(&self) -> Option<(usize, usize, u64)> {
+        let (level, slots) = (0..).zip(&self.occupied).find(|(_, slots)| **slots != 0)?;
+        let slot = slots.trailing_zeros();
+        let shift = DIGIT_BITS * level;
+        let higher_digits = self.current >> (shift + DIGIT_BITS) << DIGIT_BITS;
+        Some((
+            level as usize,
+            slot as usize,
+            (higher_digits | u64::from(slot)) << shift,
+        ))
+    }
+
+    /// Moves the timers of a slot that time has reached to where they belong now.
+    fn empty_slot(&mut self, level: usize, slot: usize) {
+        self.occupied[level] &= !(1 << slot);
+        let mut list = std::mem::replace(&mut self.slots[level][slot], List::new());
+        while let Some(id) = list.front() {
+            list.remove(&mut self.timers, id);
+            self.place(id);
+        }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "levels and slots are below 64"
+    )]
+    fn place(&mut self, id: TimerId) {
+        let timer = &mut self.timers[id];
+        let tick = tick_after(timer.deadline);
+        timer.placed_for = tick;
+        if tick <= self.current {
+            timer.place = Place::Due;
+            self.due.push_back(&mut self.timers, id);
+            return;
+        }
+        let highest_bit = u64::BITS - 1 - (tick ^ self.current).leading_zeros();
+        let level = highest_bit / DIGIT_BITS;
+        let slot = (tick >> (level * DIGIT_BITS)) % (1 << DIGIT_BITS);
+        timer.place = Place::Slot {
+            level: level as u8,
+            slot: slot as u8,
+        };
+        self.occupied[level as usize] |= 1 << slot;
+        self.slots[level as usize][slot as usize].push_back(&mut self.timers, id);
+    }
+}
+
+/// The first tick that is not before `deadline`.
+fn tick_after(deadline: Timestamp) -> u64 {
+    deadline.as_nanos().div_ceil(1 << TICK_BITS)
+}
+
+/// The last tick that is not after `now`. The end of time counts as a tick, so that a deadline in
+/// the last, cut-off tick can expire.
+fn tick_reached(now: Timestamp) -> u64 {
+    if now == Timestamp::MAX {
+        LAST_TICK
+    } else {
+        now.as_nanos() >> TICK_BITS
+    }
+}
+
+fn start_of(tick: u64) -> Timestamp {
+    if tick >= LAST_TICK {
+        Timestamp::MAX
+    } else {
+        Timestamp::from_nanos(tick << TICK_BITS)
+    }
+}
+
+#[cfg(test)]
+impl<T> Wheel<T> {
+    /// How many timers there are, scheduled or not.
+    pub(crate) fn len(&self) -> usize {
+        self.timers.len()
+    }
+}
