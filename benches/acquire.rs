@@ -47,9 +47,15 @@ fn main() {
         group.bench_function("hash map of vectors", |b| {
             let idle = RefCell::new(HashMap::from([(address, vec![7u32])]));
             b.iter(|| {
-                let taken = idle.borrow_mut().get_mut(black_box(&address)).and_then(Vec::pop);
+                let taken = idle
+                    .borrow_mut()
+                    .get_mut(black_box(&address))
+                    .and_then(Vec::pop);
                 let taken = black_box(taken.expect("one is idle"));
-                idle.borrow_mut().get_mut(&address).expect("it is known").push(taken);
+                idle.borrow_mut()
+                    .get_mut(&address)
+                    .expect("it is known")
+                    .push(taken);
             });
         });
         group.bench_function("pool, with idle and hold timers", |b| b.iter(warm));

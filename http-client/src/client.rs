@@ -27,7 +27,10 @@ pub struct ClientConfig {
 
 impl Default for ClientConfig {
     fn default() -> Self {
-        Self { response_head_timeout: Some(Duration::from_secs(10)), limits: Limits::default() }
+        Self {
+            response_head_timeout: Some(Duration::from_secs(10)),
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -57,7 +60,10 @@ pub struct Client<C: Connector> {
 
 impl<C: Connector> Clone for Client<C> {
     fn clone(&self) -> Self {
-        Self { pool: self.pool.clone(), config: self.config.clone() }
+        Self {
+            pool: self.pool.clone(),
+            config: self.config.clone(),
+        }
     }
 }
 
@@ -95,10 +101,7 @@ where
     /// # Cancel safety
     ///
     /// Dropping the future closes the connection that the request was on, if it was on one.
-    pub async fn send(
-        &self,
-        request: Request<Body>,
-    ) -> Result<Response<IncomingBody<C>>, Error> {
+    pub async fn send(&self, request: Request<Body>) -> Result<Response<IncomingBody<C>>, Error> {
         let destination = Destination::from_uri(request.uri())?;
         let outgoing = encode(request, &destination)?;
         let (head, body) = self.exchange(&destination, outgoing, |_| {}).await?;
@@ -167,15 +170,23 @@ where
 
     /// The first attempt takes any connection, the second a fresh one only.
     async fn acquire(&self, destination: &Destination, attempt: u32) -> Result<Pooled<C>, Error> {
-        let acquired = if attempt == 1 {
-            self.pool.acquire(destination).await
-        } else {
-            self.pool.acquire(destination).await
+        let acquired = match attempt {
+            1 => self.pool.acquire(destination).await,
+            _ => self.pool.acquire_fresh(destination).await,
         };
         acquired.map_err(|error| {
             let (failure, phase) = Failure::of_acquire(error);
             let destination = destination.clone();
-            Error::new(failure, At { phase, sent: Sent::None, reused: false, attempt, destination })
+            Error::new(
+                failure,
+                At {
+                    phase,
+                    sent: Sent::None,
+                    reused: false,
+                    attempt,
+                    destination,
+                },
+            )
         })
     }
 
@@ -199,13 +210,24 @@ where
     fn received(&self, failure: Failure, destination: &Destination) -> Error {
         let destination = destination.clone();
         let phase = Phase::Receive;
-        Error::new(failure, At { phase, sent: Sent::All, reused: false, attempt: 1, destination })
+        Error::new(
+            failure,
+            At {
+                phase,
+                sent: Sent::All,
+                reused: false,
+                attempt: 1,
+                destination,
+            },
+        )
     }
 }
 
 impl<C: Connector> fmt::Debug for Client<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("pool", &self.pool).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
     }
 }
 
@@ -239,8 +261,17 @@ where
     C::Connection: Transport,
 {
     fn new(exchange: Exchange<C>, client: &Client<C>) -> Self {
-        let (core, limit) = (client.pool.core().clone(), client.config.response_head_timeout);
-        Self { exchange, core, limit, timer: None, timed_from: 0 }
+        let (core, limit) = (
+            client.pool.core().clone(),
+            client.config.response_head_timeout,
+        );
+        Self {
+            exchange,
+            core,
+            limit,
+            timer: None,
+            timed_from: 0,
+        }
     }
 
     fn poll(
@@ -260,7 +291,9 @@ where
     }
 
     fn poll_timer<T>(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
-        let Some(limit) = self.limit else { return Poll::Pending };
+        let Some(limit) = self.limit else {
+            return Poll::Pending;
+        };
         let bytes_sent = self.exchange.bytes_sent();
         let timer = match &mut self.timer {
             Some(timer) => {
@@ -273,7 +306,9 @@ where
             none => none.insert(self.core.sleep(limit)),
         };
         self.timed_from = bytes_sent;
-        Pin::new(timer).poll(cx).map(|()| Err(Failure::new(ErrorKind::HeadTimeout)))
+        Pin::new(timer)
+            .poll(cx)
+            .map(|()| Err(Failure::new(ErrorKind::HeadTimeout)))
     }
 }
 
@@ -305,11 +340,15 @@ fn target(uri: &Uri) -> &str {
 /// A caller's `Content-Length` tells the length of a stream that does not know it; beside a body
 /// that does, it has to be right.
 fn agreed_length(length: BodyLength, given: &[u8]) -> Result<BodyLength, Error> {
-    let given = str::from_utf8(given).ok().and_then(|text| text.parse::<u64>().ok());
+    let given = str::from_utf8(given)
+        .ok()
+        .and_then(|text| text.parse::<u64>().ok());
     match (length, given) {
         (BodyLength::Chunked, Some(given)) => Ok(BodyLength::Exact(given)),
         (BodyLength::Exact(known), Some(given)) if known == given => Ok(length),
         (BodyLength::None, Some(0)) => Ok(length),
-        _ => Err(Error::invalid("the Content-Length given differs from the length of the body")),
+        _ => Err(Error::invalid(
+            "the Content-Length given differs from the length of the body",
+        )),
     }
 }

@@ -44,10 +44,17 @@ impl TcpConnector {
     /// Connects on `core`, with `options` set on each socket.
     #[must_use]
     pub fn new(core: &Core, options: ConnectOptions) -> Self {
-        Self { core: core.clone(), options }
+        Self {
+            core: core.clone(),
+            options,
+        }
     }
 
-    async fn try_each(&self, addresses: Vec<SocketAddr>, host: &str) -> Result<TcpStream, ConnectError> {
+    async fn try_each(
+        &self,
+        addresses: Vec<SocketAddr>,
+        host: &str,
+    ) -> Result<TcpStream, ConnectError> {
         let mut failure = ConnectError::Resolve {
             host: host.to_owned(),
             source: io::Error::new(io::ErrorKind::NotFound, "the name has no address"),
@@ -68,12 +75,16 @@ impl Connector for TcpConnector {
     type Error = ConnectError;
 
     async fn connect(&self, key: &Destination) -> Result<TcpStream, ConnectError> {
-        let addresses = match key.ip() {
-            Some(ip) => vec![SocketAddr::new(ip, key.port())],
-            None => resolve(key.host(), key.port()).await.map_err(|source| {
-                ConnectError::Resolve { host: key.host().to_owned(), source }
-            })?,
-        };
+        let addresses =
+            match key.ip() {
+                Some(ip) => vec![SocketAddr::new(ip, key.port())],
+                None => resolve(key.host(), key.port()).await.map_err(|source| {
+                    ConnectError::Resolve {
+                        host: key.host().to_owned(),
+                        source,
+                    }
+                })?,
+            };
         self.try_each(addresses, key.host()).await
     }
 }
@@ -81,10 +92,16 @@ impl Connector for TcpConnector {
 async fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let (sender, receiver) = oneshot::channel();
     let host = host.to_owned();
-    std::thread::Builder::new().name("resolve".to_owned()).spawn(move || {
-        let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // Nobody asks any more when the connect has timed out.
-        let _ = sender.send(addresses);
-    })?;
-    receiver.await.unwrap_or_else(|_| Err(io::Error::other("the resolver panicked")))
+    std::thread::Builder::new()
+        .name("resolve".to_owned())
+        .spawn(move || {
+            let addresses = (host.as_str(), port)
+                .to_socket_addrs()
+                .map(Iterator::collect);
+            // Nobody asks any more when the connect has timed out.
+            let _ = sender.send(addresses);
+        })?;
+    receiver
+        .await
+        .unwrap_or_else(|_| Err(io::Error::other("the resolver panicked")))
 }

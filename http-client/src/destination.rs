@@ -83,7 +83,10 @@ impl Destination {
                 Ok(port) => port,
             },
         };
-        Ok(Self { host: host.to_ascii_lowercase().into(), port })
+        Ok(Self {
+            host: host.to_ascii_lowercase().into(),
+            port,
+        })
     }
 
     /// The host in lower case, an IPv6 address without its brackets.
@@ -108,7 +111,11 @@ impl Destination {
     /// (RFC 9110 §7.2).
     #[must_use]
     pub fn host_field(&self) -> String {
-        if self.port == 80 { self.host.to_string() } else { format!("{}:{}", self.host, self.port) }
+        if self.port == 80 {
+            self.host.to_string()
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
     }
 }
 
@@ -118,8 +125,14 @@ impl FromStr for Destination {
     fn from_str(text: &str) -> Result<Self, InvalidDestination> {
         let uri: Uri = text.parse().map_err(|_| InvalidDestination::Malformed)?;
         let destination = Self::from_uri(&uri)?;
-        let bare = uri.path_and_query().is_none_or(|path| matches!(path.as_str(), "" | "/"));
-        if bare { Ok(destination) } else { Err(InvalidDestination::Path) }
+        let bare = uri
+            .path_and_query()
+            .is_none_or(|path| matches!(path.as_str(), "" | "/"));
+        if bare {
+            Ok(destination)
+        } else {
+            Err(InvalidDestination::Path)
+        }
     }
 }
 
@@ -162,6 +175,9 @@ mod tests {
         let destination: Destination = "http://[::1]:8080".parse().unwrap();
         assert_eq!(destination.ip(), Some("::1".parse().unwrap()));
         assert_eq!(destination.host_field(), "[::1]:8080");
-        assert_eq!("http://[::1]".parse::<Destination>().unwrap().host_field(), "[::1]");
+        assert_eq!(
+            "http://[::1]".parse::<Destination>().unwrap().host_field(),
+            "[::1]"
+        );
     }
 }

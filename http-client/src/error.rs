@@ -174,7 +174,9 @@ impl Error {
             destination: Some(at.destination.to_string().into()),
             source: failure.source,
         };
-        Self { details: Box::new(details) }
+        Self {
+            details: Box::new(details),
+        }
     }
 
     pub(crate) fn invalid(source: impl Into<BoxError>) -> Self {
@@ -187,7 +189,9 @@ impl Error {
             destination: None,
             source: Some(source.into()),
         };
-        Self { details: Box::new(details) }
+        Self {
+            details: Box::new(details),
+        }
     }
 }
 
@@ -241,7 +245,10 @@ impl Failure {
     }
 
     pub(crate) fn because(kind: ErrorKind, source: impl Into<BoxError>) -> Self {
-        Self { kind, source: Some(source.into()) }
+        Self {
+            kind,
+            source: Some(source.into()),
+        }
     }
 
     /// A read failed; `otherwise` is the kind where it is nothing more special.

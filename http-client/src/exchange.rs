@@ -98,7 +98,10 @@ where
                 return Ok(());
             }
             let conn = &mut self.conn;
-            match self.queue.poll_write(cx, |cx, slices| conn.poll_write_vectored(cx, slices)) {
+            match self
+                .queue
+                .poll_write(cx, |cx, slices| conn.poll_write_vectored(cx, slices))
+            {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok(n)) => {
                     self.codec.head_sent();
@@ -148,7 +151,8 @@ where
             return Ok(());
         }
         let frame = self.codec.frame_data(data.len()).map_err(wrong_body)?;
-        self.queue.push(Bytes::copy_from_slice(frame.prefix.as_ref()));
+        self.queue
+            .push(Bytes::copy_from_slice(frame.prefix.as_ref()));
         self.queue.push(data);
         self.queue.push(Bytes::from_static(frame.suffix));
         Ok(())
@@ -156,11 +160,15 @@ where
 
     fn end(&mut self, trailers: Option<&http::HeaderMap>) -> Result<(), Failure> {
         let trailers = trailers.map(|map| {
-            let lines = map.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+            let lines = map
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_bytes()));
             lines.collect::<Vec<_>>()
         });
         let mut end = BytesMut::new();
-        self.codec.frame_end(trailers.as_deref(), &mut end).map_err(wrong_body)?;
+        self.codec
+            .frame_end(trailers.as_deref(), &mut end)
+            .map_err(wrong_body)?;
         self.queue.push(end.freeze());
         self.framed = true;
         Ok(())

@@ -49,7 +49,12 @@ where
             BodyLength::Exact(length) => Some(length),
             BodyLength::Chunked | BodyLength::UntilClose => None,
         };
-        Self { exchange: Some(exchange), destination, attempt, left }
+        Self {
+            exchange: Some(exchange),
+            destination,
+            attempt,
+            left,
+        }
     }
 
     /// Takes the next data or the trailers; `None` is the clean end.
@@ -74,7 +79,9 @@ where
         let mut first = Bytes::new();
         let mut all = BytesMut::new();
         while let Some(frame) = self.frame().await {
-            let Ok(data) = frame?.into_data() else { continue };
+            let Ok(data) = frame?.into_data() else {
+                continue;
+            };
             if first.len() + all.len() + data.len() > limit {
                 return Err(ReadError::TooLong { limit });
             }
@@ -125,7 +132,9 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = self.get_mut();
-        let Some(exchange) = &mut this.exchange else { return Poll::Ready(None) };
+        let Some(exchange) = &mut this.exchange else {
+            return Poll::Ready(None);
+        };
         let event = match exchange.poll_event(cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err(failure)) => return Poll::Ready(this.fail(failure).map(Err)),
@@ -153,7 +162,8 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.left
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 

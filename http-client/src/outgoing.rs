@@ -50,7 +50,10 @@ impl Body {
         match &self.0 {
             Kind::Empty => BodyLength::None,
             Kind::Full(bytes) => BodyLength::Exact(bytes.len() as u64),
-            Kind::Stream(body) => body.size_hint().exact().map_or(BodyLength::Chunked, BodyLength::Exact),
+            Kind::Stream(body) => body
+                .size_hint()
+                .exact()
+                .map_or(BodyLength::Chunked, BodyLength::Exact),
         }
     }
 }
@@ -118,7 +121,13 @@ impl Outgoing {
     /// `finish` returned; `body` has to have the length promised there.
     #[must_use]
     pub fn new(head: Bytes, sent: SentRequest, body: Body) -> Self {
-        Self { head, sent, body, idempotent: false, consumed: false }
+        Self {
+            head,
+            sent,
+            body,
+            idempotent: false,
+            consumed: false,
+        }
     }
 
     /// Whether sending the request twice has the effect of sending it once. Default: no.
@@ -161,7 +170,10 @@ impl Outgoing {
 /// an unknown one is not.
 #[must_use]
 pub fn is_idempotent(method: &str) -> bool {
-    matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE" | "QUERY")
+    matches!(
+        method,
+        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE" | "QUERY"
+    )
 }
 
 #[cfg(test)]

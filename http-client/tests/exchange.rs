@@ -28,7 +28,11 @@ impl http_body::Body for Frames {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        if self.0.is_empty() { Poll::Ready(None) } else { Poll::Ready(Some(self.0.remove(0))) }
+        if self.0.is_empty() {
+            Poll::Ready(None)
+        } else {
+            Poll::Ready(Some(self.0.remove(0)))
+        }
     }
 }
 
@@ -37,7 +41,12 @@ fn data(text: &'static str) -> Result<Frame<Bytes>, io::Error> {
 }
 
 /// A server that keeps what it reads and answers each request with `answer`.
-fn recorder(answer: &'static [u8]) -> (Server, std::sync::Arc<std::sync::Mutex<Vec<(String, Vec<u8>)>>>) {
+fn recorder(
+    answer: &'static [u8],
+) -> (
+    Server,
+    std::sync::Arc<std::sync::Mutex<Vec<(String, Vec<u8>)>>>,
+) {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let record = std::sync::Arc::clone(&seen);
     let server = Server::script(move |peer| {
@@ -57,7 +66,10 @@ fn requests_share_one_connection_and_answers_stay_in_step() {
     let address = server.addr();
     with_client(pool_config(), client_config(), |core, client| async move {
         for n in 1..=50 {
-            assert_eq!(fetch(&client, get(address)).await.unwrap(), format!("R-1-{n}"));
+            assert_eq!(
+                fetch(&client, get(address)).await.unwrap(),
+                format!("R-1-{n}")
+            );
         }
         assert_in_order(&core, &client, 4).await;
     });
@@ -69,13 +81,24 @@ fn head_goes_out_with_a_host_and_the_callers_fields() {
     let (server, seen) = recorder(OK);
     let address = server.addr();
     with_client(pool_config(), client_config(), |_, client| async move {
-        let request = Request::builder().uri(uri(address, "/a/b?c=d")).header("X-Test", "yes");
-        fetch(&client, request.body(Body::empty()).unwrap()).await.unwrap();
-        let named = Request::builder().uri(uri(address, "")).header("Host", "other.example");
-        fetch(&client, named.body(Body::empty()).unwrap()).await.unwrap();
+        let request = Request::builder()
+            .uri(uri(address, "/a/b?c=d"))
+            .header("X-Test", "yes");
+        fetch(&client, request.body(Body::empty()).unwrap())
+            .await
+            .unwrap();
+        let named = Request::builder()
+            .uri(uri(address, ""))
+            .header("Host", "other.example");
+        fetch(&client, named.body(Body::empty()).unwrap())
+            .await
+            .unwrap();
     });
     let seen = seen.lock().unwrap();
-    assert_eq!(seen[0].0, format!("GET /a/b?c=d HTTP/1.1\r\nHost: {address}\r\nx-test: yes\r\n\r\n"));
+    assert_eq!(
+        seen[0].0,
+        format!("GET /a/b?c=d HTTP/1.1\r\nHost: {address}\r\nx-test: yes\r\n\r\n")
+    );
     assert_eq!(seen[1].0, "GET / HTTP/1.1\r\nhost: other.example\r\n\r\n");
 }
 
@@ -87,11 +110,17 @@ fn bodies_arrive_with_the_framing_they_have() {
         let full = request("POST", address, Body::full("hello"));
         fetch(&client, full).await.unwrap();
         let frames = Frames(vec![data("wiki"), data(""), data("pedia")]);
-        fetch(&client, request("POST", address, Body::stream(frames))).await.unwrap();
+        fetch(&client, request("POST", address, Body::stream(frames)))
+            .await
+            .unwrap();
         let known = Request::post(uri(address, "/")).header("Content-Length", "9");
         let frames = Frames(vec![data("wiki"), data("pedia")]);
-        fetch(&client, known.body(Body::stream(frames)).unwrap()).await.unwrap();
-        fetch(&client, request("POST", address, Body::empty())).await.unwrap();
+        fetch(&client, known.body(Body::stream(frames)).unwrap())
+            .await
+            .unwrap();
+        fetch(&client, request("POST", address, Body::empty()))
+            .await
+            .unwrap();
         assert_eq!(total(&client).opened, 1);
         assert_in_order(&core, &client, 2).await;
     });
@@ -100,7 +129,9 @@ fn bodies_arrive_with_the_framing_they_have() {
     assert_eq!(bodies, [&b"hello"[..], b"wikipedia", b"wikipedia", b""]);
     let framing = |n: usize| {
         let lines = seen[n].0.lines().map(str::to_ascii_lowercase);
-        lines.filter(|l| l.starts_with("content-length") || l.starts_with("transfer")).collect()
+        lines
+            .filter(|l| l.starts_with("content-length") || l.starts_with("transfer"))
+            .collect()
     };
     let expected: [Vec<String>; 4] = std::array::from_fn(framing);
     assert_eq!(expected[0], ["content-length: 5"]);
@@ -116,8 +147,12 @@ fn wrong_requests_are_refused_before_anything_leaves() {
     with_client(pool_config(), client_config(), |_, client| async move {
         let bad: Vec<Request<Body>> = vec![
             Request::get("/relative").body(Body::empty()).unwrap(),
-            Request::get("https://127.0.0.1/").body(Body::empty()).unwrap(),
-            Request::get(format!("http://me@{address}/")).body(Body::empty()).unwrap(),
+            Request::get("https://127.0.0.1/")
+                .body(Body::empty())
+                .unwrap(),
+            Request::get(format!("http://me@{address}/"))
+                .body(Body::empty())
+                .unwrap(),
             Request::post(uri(address, "/"))
                 .header("Content-Length", "4")
                 .body(Body::full("hello"))
@@ -130,7 +165,10 @@ fn wrong_requests_are_refused_before_anything_leaves() {
         for request in bad {
             let error = client.send(request).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidRequest);
-            assert_eq!((error.phase(), error.sent(), error.attempt()), (Phase::Prepare, Sent::None, 0));
+            assert_eq!(
+                (error.phase(), error.sent(), error.attempt()),
+                (Phase::Prepare, Sent::None, 0)
+            );
         }
         assert_eq!(total(&client).opened, 0);
     });
@@ -142,7 +180,9 @@ fn interim_responses_are_never_taken_for_the_final_one() {
     // Faults F2 and F11.
     let server = Server::script(|peer| {
         while peer.read_request()?.is_some() {
-            peer.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")?;
+            peer.send(
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+            )?;
             peer.send("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 199 Odd\r\n\r\n")?;
             peer.answer(OK)?;
         }
@@ -167,7 +207,10 @@ fn connection_close_is_honoured() {
             assert_eq!(fetch(&client, get(address)).await.unwrap(), "ok");
         }
         let stats = total(&client);
-        assert_eq!((stats.opened, stats.closed(CloseReason::ConnectionClose)), (3, 3));
+        assert_eq!(
+            (stats.opened, stats.closed(CloseReason::ConnectionClose)),
+            (3, 3)
+        );
         assert_in_order(&core, &client, 2).await;
     });
     assert!(OK_CLOSE.len() > OK.len());
@@ -183,26 +226,55 @@ fn connections_for(method: &'static str, answer: &'static [u8]) -> u64 {
         Ok(())
     });
     let address = server.addr();
-    with_client(pool_config(), client_config(), move |_, client| async move {
-        for _ in 0..2 {
-            let response = client.send(request(method, address, Body::empty())).await.unwrap();
-            let _ = response.into_body().bytes(1 << 20).await.unwrap();
-        }
-        total(&client).opened
-    })
+    with_client(
+        pool_config(),
+        client_config(),
+        move |_, client| async move {
+            for _ in 0..2 {
+                let response = client
+                    .send(request(method, address, Body::empty()))
+                    .await
+                    .unwrap();
+                let _ = response.into_body().bytes(1 << 20).await.unwrap();
+            }
+            total(&client).opened
+        },
+    )
 }
 
 #[test]
 fn reuse_follows_the_message_and_not_the_hope() {
     // Faults C4, C8 and F12.
-    assert_eq!(connections_for("GET", b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"), 2);
+    assert_eq!(
+        connections_for("GET", b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+        2
+    );
     let kept = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok";
     assert_eq!(connections_for("GET", kept), 1);
-    assert_eq!(connections_for("GET", b"HTTP/1.1 204 No Content\r\n\r\n"), 1);
-    assert_eq!(connections_for("GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n"), 2);
-    assert_eq!(connections_for("GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n"), 1);
-    assert_eq!(connections_for("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"), 1);
-    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nT: v\r\n\r\n";
+    assert_eq!(
+        connections_for("GET", b"HTTP/1.1 204 No Content\r\n\r\n"),
+        1
+    );
+    assert_eq!(
+        connections_for(
+            "GET",
+            b"HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n"
+        ),
+        2
+    );
+    assert_eq!(
+        connections_for(
+            "GET",
+            b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n"
+        ),
+        1
+    );
+    assert_eq!(
+        connections_for("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"),
+        1
+    );
+    let chunked =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nT: v\r\n\r\n";
     assert_eq!(connections_for("GET", chunked), 1);
     let stray = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n";
     assert_eq!(connections_for("GET", stray), 2);
@@ -212,13 +284,24 @@ fn reuse_follows_the_message_and_not_the_hope() {
 fn trailers_come_after_the_data() {
     let server = Server::script(|peer| {
         peer.read_request()?;
-        peer.answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nT: v\r\n\r\n")
+        peer.answer(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nT: v\r\n\r\n",
+        )
     });
     let address = server.addr();
     with_client(pool_config(), client_config(), |_, client| async move {
         let mut body = client.send(get(address)).await.unwrap().into_body();
-        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "ok");
-        let trailers = body.frame().await.unwrap().unwrap().into_trailers().unwrap();
+        assert_eq!(
+            body.frame().await.unwrap().unwrap().into_data().unwrap(),
+            "ok"
+        );
+        let trailers = body
+            .frame()
+            .await
+            .unwrap()
+            .unwrap()
+            .into_trailers()
+            .unwrap();
         assert_eq!(trailers["t"], "v");
         assert!(body.frame().await.is_none());
         assert!(body.is_end_stream());
@@ -233,9 +316,15 @@ fn body_cut_short_is_an_error_after_what_came() {
     with_client(pool_config(), client_config(), |core, client| async move {
         let mut body = client.send(get(address)).await.unwrap().into_body();
         assert_eq!(body.size_hint().exact(), Some(10));
-        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "01234");
+        assert_eq!(
+            body.frame().await.unwrap().unwrap().into_data().unwrap(),
+            "01234"
+        );
         let error = body.frame().await.unwrap().unwrap_err();
-        assert_eq!((error.kind(), error.phase()), (ErrorKind::Truncated, Phase::Receive));
+        assert_eq!(
+            (error.kind(), error.phase()),
+            (ErrorKind::Truncated, Phase::Receive)
+        );
         assert!(body.frame().await.is_none());
         assert_eq!(total(&client).closed(CloseReason::ExchangeFailed), 1);
         assert_in_order(&core, &client, 2).await;
@@ -248,7 +337,10 @@ fn reset_in_the_middle_of_a_response_is_told_as_one() {
     let address = server.addr();
     with_client(pool_config(), client_config(), |core, client| async move {
         let error = fetch(&client, get(address)).await.unwrap_err();
-        assert_eq!((error.kind(), error.phase()), (ErrorKind::Reset, Phase::Receive));
+        assert_eq!(
+            (error.kind(), error.phase()),
+            (ErrorKind::Reset, Phase::Receive)
+        );
         assert_in_order(&core, &client, 2).await;
     });
 }
@@ -278,7 +370,10 @@ fn body_dropped_early_closes_its_connection() {
         assert_eq!(total(&client).acquired.current, 1);
         drop(response);
         let stats = total(&client);
-        assert_eq!((stats.acquired.current, stats.closed(CloseReason::Abandoned)), (0, 1));
+        assert_eq!(
+            (stats.acquired.current, stats.closed(CloseReason::Abandoned)),
+            (0, 1)
+        );
         assert_in_order(&core, &client, 2).await;
     });
     server.wait_until(|counts| counts.open == 0);
@@ -309,22 +404,30 @@ fn send_dropped_at_any_moment_leaves_nothing_behind() {
         Ok(())
     });
     let address = server.addr();
-    with_client(pool_config().max_connections(2), client_config(), |core, client| async move {
-        for polls in 0..8 {
-            let mut sending = Box::pin(client.send(request("POST", address, Body::full("x"))));
-            for _ in 0..polls {
-                let polled = futures_lite::future::poll_once(&mut sending).await;
-                assert!(polled.is_none(), "the gate is closed");
-                core.sleep(Duration::from_millis(1)).await;
+    with_client(
+        pool_config().max_connections(2),
+        client_config(),
+        |core, client| async move {
+            for polls in 0..8 {
+                let mut sending = Box::pin(client.send(request("POST", address, Body::full("x"))));
+                for _ in 0..polls {
+                    let polled = futures_lite::future::poll_once(&mut sending).await;
+                    assert!(polled.is_none(), "the gate is closed");
+                    core.sleep(Duration::from_millis(1)).await;
+                }
+                drop(sending);
+                let stats = total(&client);
+                assert_eq!(
+                    (stats.acquired.current, stats.pending.current),
+                    (0, 0),
+                    "{polls} polls"
+                );
             }
-            drop(sending);
-            let stats = total(&client);
-            assert_eq!((stats.acquired.current, stats.pending.current), (0, 0), "{polls} polls");
-        }
-        gate.open();
-        assert_eq!(fetch(&client, get(address)).await.unwrap(), "ok");
-        assert_in_order(&core, &client, 2).await;
-    });
+            gate.open();
+            assert_eq!(fetch(&client, get(address)).await.unwrap(), "ok");
+            assert_in_order(&core, &client, 2).await;
+        },
+    );
 }
 
 #[test]
@@ -351,7 +454,10 @@ fn hold_timeout_of_the_pool_is_told_apart_from_a_reset() {
     let short = pool_config().hold_timeout(Some(Duration::from_millis(30)));
     with_client(short, client_config(), |core, client| async move {
         let error = client.send(get(address)).await.unwrap_err();
-        assert_eq!((error.kind(), error.phase()), (ErrorKind::HoldTimeout, Phase::Wait));
+        assert_eq!(
+            (error.kind(), error.phase()),
+            (ErrorKind::HoldTimeout, Phase::Wait)
+        );
         assert_in_order(&core, &client, 2).await;
     });
 }
@@ -377,7 +483,10 @@ fn early_answer_is_delivered_while_the_body_still_goes_out() {
         }
     }
     with_client(pool_config(), client_config(), |core, client| async move {
-        let response = client.send(request("POST", address, Body::stream(Endless))).await.unwrap();
+        let response = client
+            .send(request("POST", address, Body::stream(Endless)))
+            .await
+            .unwrap();
         assert_eq!(response.status(), 413);
         assert_eq!(text(response).await.unwrap(), "big");
         assert_eq!(total(&client).idle.current, 0);
@@ -398,8 +507,13 @@ fn failing_request_body_is_the_callers_error_and_not_retried() {
         assert_eq!((error.kind(), error.attempt()), (ErrorKind::RequestBody, 1));
         assert_eq!(error.io().unwrap().to_string(), "disk on fire");
         let short = Request::post(uri(address, "/")).header("Content-Length", "9");
-        let short = short.body(Body::stream(Frames(vec![data("wiki")]))).unwrap();
-        assert_eq!(client.send(short).await.unwrap_err().kind(), ErrorKind::RequestBody);
+        let short = short
+            .body(Body::stream(Frames(vec![data("wiki")])))
+            .unwrap();
+        assert_eq!(
+            client.send(short).await.unwrap_err().kind(),
+            ErrorKind::RequestBody
+        );
         assert_in_order(&core, &client, 2).await;
     });
     assert_eq!(seen.lock().unwrap().len(), 1);
@@ -422,8 +536,9 @@ fn exchange_gives_interim_heads_and_the_final_one_as_they_came() {
         let interim = Rc::new(RefCell::new(Vec::new()));
         let seen = Rc::clone(&interim);
         let target = destination(address);
-        let exchanged =
-            client.exchange(&target, outgoing, move |head| seen.borrow_mut().push(head.status()));
+        let exchanged = client.exchange(&target, outgoing, move |head| {
+            seen.borrow_mut().push(head.status())
+        });
         let (head, body) = exchanged.await.unwrap();
         assert_eq!(*interim.borrow(), [103]);
         assert_eq!((head.status(), head.reason()), (299, &b"As It Came"[..]));

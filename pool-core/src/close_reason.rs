@@ -22,6 +22,8 @@ pub enum CloseReason {
     Detached,
     /// Caused by the owner of the pool: the pool is draining.
     Drained,
+    /// Caused by the pool: it made room for a connection that was needed more.
+    Evicted,
     /// Caused by the exchange: it failed midway and left the stream at an unknown place.
     ExchangeFailed,
     /// Caused by the holder: it kept the connection longer than `hold_timeout`.
@@ -40,6 +42,11 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// Whether the peer ended the connection, or made it useless.
+    pub(crate) const fn is_peers(self) -> bool {
+        matches!(self, Self::PeerClosed | Self::Reset | Self::StrayBytes)
+    }
+
     /// How many reasons there are.
     pub(crate) const COUNT: usize = Self::ALL.len();
 
@@ -50,6 +57,7 @@ impl CloseReason {
         Self::ConnectionClose,
         Self::Detached,
         Self::Drained,
+        Self::Evicted,
         Self::ExchangeFailed,
         Self::HoldTimeout,
         Self::IdleTimeout,
@@ -69,6 +77,7 @@ impl CloseReason {
             Self::ConnectionClose => "connection_close",
             Self::Detached => "detached",
             Self::Drained => "drained",
+            Self::Evicted => "evicted",
             Self::ExchangeFailed => "exchange_failed",
             Self::HoldTimeout => "hold_timeout",
             Self::IdleTimeout => "idle_timeout",

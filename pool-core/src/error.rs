@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::CloseReason;
+
 /// Why a core could not be started. Each text says what to change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -64,6 +66,9 @@ pub enum AcquireError<E> {
     /// The connect that this acquire waited for panicked, in the connector.
     #[error("the connector panicked")]
     ConnectPanicked,
+    /// The peer ended the new connection before it could be used.
+    #[error("the peer ended the new connection before it was used ({0})")]
+    ClosedUnused(CloseReason),
     /// The cap on connections binds and the pending queue is full.
     #[error("the pending queue is full: {pending} are waiting")]
     QueueFull {

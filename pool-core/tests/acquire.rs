@@ -24,7 +24,14 @@ fn released_connection_is_reused() {
         }
         let stats = total(&pool);
         assert_eq!((stats.acquires.fresh, stats.acquires.reused), (1, 99));
-        assert_eq!((stats.acquired.current, stats.idle.current, stats.acquires.queued), (0, 1, 0));
+        assert_eq!(
+            (
+                stats.acquired.current,
+                stats.idle.current,
+                stats.acquires.queued
+            ),
+            (0, 1, 0)
+        );
         assert_in_order(&core, &pool, 5).await;
     });
     assert_eq!(server.counts().accepted, 1);
@@ -62,42 +69,48 @@ fn full_queue_refuses_at_once_and_names_its_length() {
     // Fault A12.
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
-    with_pool(config().max_connections(1).max_pending(Some(5)), |core, pool| async move {
-        let held = pool.acquire(&address).await.unwrap();
-        let refused = Rc::new(Cell::new(0));
-        for _ in 0..50 {
-            let (pool, refused) = (pool.clone(), Rc::clone(&refused));
-            core.spawn(async move {
-                match pool.acquire(&address).await {
-                    Ok(conn) => conn.release(),
-                    Err(AcquireError::QueueFull { pending }) => {
-                        assert_eq!(pending, 5);
-                        refused.set(refused.get() + 1);
+    with_pool(
+        config().max_connections(1).max_pending(Some(5)),
+        |core, pool| async move {
+            let held = pool.acquire(&address).await.unwrap();
+            let refused = Rc::new(Cell::new(0));
+            for _ in 0..50 {
+                let (pool, refused) = (pool.clone(), Rc::clone(&refused));
+                core.spawn(async move {
+                    match pool.acquire(&address).await {
+                        Ok(conn) => conn.release(),
+                        Err(AcquireError::QueueFull { pending }) => {
+                            assert_eq!(pending, 5);
+                            refused.set(refused.get() + 1);
+                        }
+                        Err(other) => panic!("{other}"),
                     }
-                    Err(other) => panic!("{other}"),
-                }
-            });
-        }
-        assert_eq!(refused.get(), 45);
-        let stats = total(&pool);
-        assert_eq!((stats.pending.current, stats.pending.highest), (5, 5));
-        assert_eq!(stats.rejected.queue_full, 45);
-        held.release();
-        assert_in_order(&core, &pool, 1).await;
-    });
+                });
+            }
+            assert_eq!(refused.get(), 45);
+            let stats = total(&pool);
+            assert_eq!((stats.pending.current, stats.pending.highest), (5, 5));
+            assert_eq!(stats.rejected.queue_full, 45);
+            held.release();
+            assert_in_order(&core, &pool, 1).await;
+        },
+    );
 }
 
 #[test]
 fn no_queue_at_all_means_fail_fast_but_still_connects() {
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
-    with_pool(config().max_connections(1).max_pending(Some(0)), |core, pool| async move {
-        let held = pool.acquire(&address).await.unwrap();
-        let refused = pool.acquire(&address).await.unwrap_err();
-        assert!(matches!(refused, AcquireError::QueueFull { pending: 0 }));
-        held.release();
-        assert_in_order(&core, &pool, 1).await;
-    });
+    with_pool(
+        config().max_connections(1).max_pending(Some(0)),
+        |core, pool| async move {
+            let held = pool.acquire(&address).await.unwrap();
+            let refused = pool.acquire(&address).await.unwrap_err();
+            assert!(matches!(refused, AcquireError::QueueFull { pending: 0 }));
+            held.release();
+            assert_in_order(&core, &pool, 1).await;
+        },
+    );
 }
 
 #[test]
@@ -136,7 +149,11 @@ fn acquire_timeout_runs_for_those_behind_a_slow_connect_too() {
         }
         until(&core, "all have timed out", || timed_out.get() == 6).await;
         assert_eq!(total(&pool).timeouts.acquire, 6);
-        assert_eq!(total(&pool).connecting.current, 1, "the connect goes on for others");
+        assert_eq!(
+            total(&pool).connecting.current,
+            1,
+            "the connect goes on for others"
+        );
     });
 }
 
@@ -151,7 +168,10 @@ fn connect_timeout_fails_the_waiter_and_frees_the_slot() {
             assert!(matches!(error, AcquireError::ConnectTimeout), "{error}");
         }
         assert_eq!(total(&pool).timeouts.connect, 3);
-        until(&core, "the sockets are gone", || core.registered_sockets() == 0).await;
+        until(&core, "the sockets are gone", || {
+            core.registered_sockets() == 0
+        })
+        .await;
         assert_in_order(&core, &pool, 1).await;
     });
 }
@@ -187,7 +207,11 @@ fn connection_delivered_to_a_dropped_waiter_goes_to_the_next() {
         for drop_first in [true, false] {
             let held = pool.acquire(&address).await.unwrap();
             let mut dropped = Box::pin(pool.acquire(&address));
-            assert!(futures_lite::future::poll_once(&mut dropped).await.is_none());
+            assert!(
+                futures_lite::future::poll_once(&mut dropped)
+                    .await
+                    .is_none()
+            );
             let served = Rc::new(Cell::new(false));
             let (pool2, served2) = (pool.clone(), Rc::clone(&served));
             core.spawn(async move {
@@ -242,9 +266,16 @@ fn destination_without_anything_is_forgotten() {
         let conn = pool.acquire(&address).await.unwrap();
         assert_eq!(pool.snapshot().destinations.len(), 1);
         conn.release();
-        until(&core, "it is forgotten", || pool.snapshot().destinations.is_empty()).await;
+        until(&core, "it is forgotten", || {
+            pool.snapshot().destinations.is_empty()
+        })
+        .await;
         let stats = total(&pool);
-        assert_eq!((stats.opened, stats.acquires.fresh), (1, 1), "its counts are not");
+        assert_eq!(
+            (stats.opened, stats.acquires.fresh),
+            (1, 1),
+            "its counts are not"
+        );
         assert_eq!(core.registered_sockets(), 0);
     });
 }

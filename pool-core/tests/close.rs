@@ -46,7 +46,10 @@ fn idle_ends_by(
         conns.into_iter().for_each(pool_core::Pooled::release);
         assert_eq!(total(&pool).idle.current, 3);
         gate.open();
-        until(&core, "the watch has closed all", || total(&pool).idle.current == 0).await;
+        until(&core, "the watch has closed all", || {
+            total(&pool).idle.current == 0
+        })
+        .await;
         assert_eq!(total(&pool).closed(reason), 3);
         assert!(!pool.acquire(&address).await.unwrap().is_reused());
         assert_in_order(&core, &pool, 3).await;
@@ -101,7 +104,11 @@ fn fin_while_acquired_closes_it_on_release() {
         exchange(&mut conn).await.unwrap();
         gate.open();
         until(&core, "the FIN is here", || conn.is_peer_closed()).await;
-        assert_eq!(total(&pool).acquired.current, 1, "its holder may still read");
+        assert_eq!(
+            total(&pool).acquired.current,
+            1,
+            "its holder may still read"
+        );
         conn.release();
         let stats = total(&pool);
         assert_eq!((stats.acquired.current, stats.idle.current), (0, 0));
@@ -119,15 +126,26 @@ fn rst_while_acquired_frees_the_permit_before_the_holder_notices() {
         let mut conn = pool.acquire(&address).await.unwrap();
         exchange(&mut conn).await.unwrap();
         gate.open();
-        until(&core, "it is counted out", || total(&pool).acquired.current == 0).await;
+        until(&core, "it is counted out", || {
+            total(&pool).acquired.current == 0
+        })
+        .await;
         assert_eq!(total(&pool).closed(CloseReason::Reset), 1);
         let error = conn.read(&mut [0]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         let again = conn.read(&mut [0]).await.unwrap_err();
-        assert_eq!(again.kind(), io::ErrorKind::ConnectionReset, "the first error stays");
+        assert_eq!(
+            again.kind(),
+            io::ErrorKind::ConnectionReset,
+            "the first error stays"
+        );
         let next = pool.acquire(&address).await.unwrap();
         conn.release();
-        assert_eq!(total(&pool).acquired.current, 1, "a release after it changes nothing");
+        assert_eq!(
+            total(&pool).acquired.current,
+            1,
+            "a release after it changes nothing"
+        );
         next.release();
         assert_in_order(&core, &pool, 1).await;
     });
@@ -208,7 +226,10 @@ fn idle_timeout_closes_what_nobody_uses_and_only_that() {
     with_pool(short, |core, pool| async move {
         let mut busy = pool.acquire(&address).await.unwrap();
         pool.acquire(&address).await.unwrap().release();
-        until(&core, "it timed out", || total(&pool).closed(CloseReason::IdleTimeout) == 1).await;
+        until(&core, "it timed out", || {
+            total(&pool).closed(CloseReason::IdleTimeout) == 1
+        })
+        .await;
         exchange(&mut busy).await.unwrap();
         busy.release();
         assert_eq!(total(&pool).idle.current, 1);
@@ -220,7 +241,9 @@ fn idle_timeout_closes_what_nobody_uses_and_only_that() {
 fn hold_timeout_shuts_the_socket_under_its_holder_and_names_the_acquire() {
     let server = Server::script(never_answer());
     let address = server.addr();
-    let short = config().hold_timeout(Some(Duration::from_millis(40))).max_connections(1);
+    let short = config()
+        .hold_timeout(Some(Duration::from_millis(40)))
+        .max_connections(1);
     with_pool(short, |core, pool| async move {
         let acquire = pool.acquire(&address);
         let line = line!() - 1;
@@ -228,7 +251,10 @@ fn hold_timeout_shuts_the_socket_under_its_holder_and_names_the_acquire() {
         let error = exchange(&mut conn).await.unwrap_err();
         let closed = ForceClosed::find(&error).expect("the pool closed it");
         assert_eq!(closed.reason(), CloseReason::HoldTimeout);
-        assert_eq!((closed.acquired_at().file(), closed.acquired_at().line()), (file!(), line));
+        assert_eq!(
+            (closed.acquired_at().file(), closed.acquired_at().line()),
+            (file!(), line)
+        );
         assert!(conn.write_all(b"x").await.is_err());
         let stats = total(&pool);
         assert_eq!((stats.acquired.current, stats.timeouts.hold), (0, 1));
@@ -242,7 +268,9 @@ fn hold_timeout_shuts_the_socket_under_its_holder_and_names_the_acquire() {
 fn hold_timeout_serves_the_next_waiter() {
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
-    let short = config().hold_timeout(Some(Duration::from_millis(40))).max_connections(1);
+    let short = config()
+        .hold_timeout(Some(Duration::from_millis(40)))
+        .max_connections(1);
     with_pool(short, |_, pool| async move {
         let _leaked = pool.acquire(&address).await.unwrap();
         let mut next = pool.acquire(&address).await.unwrap();
@@ -255,7 +283,10 @@ fn idle_connections_close_when_the_last_pool_is_dropped() {
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
     with_pool(config(), |core, pool| async move {
-        let conns = (pool.acquire(&address).await.unwrap(), pool.acquire(&address).await.unwrap());
+        let conns = (
+            pool.acquire(&address).await.unwrap(),
+            pool.acquire(&address).await.unwrap(),
+        );
         conns.0.release();
         conns.1.release();
         drop(pool);

@@ -66,7 +66,10 @@ fn drain_ends_what_is_left_at_its_deadline() {
         assert!(exchange(&mut held).await.is_err());
         assert_eq!(total(&pool).live(), 0);
         drop(held);
-        until(&core, "no socket is left", || core.registered_sockets() == 0).await;
+        until(&core, "no socket is left", || {
+            core.registered_sockets() == 0
+        })
+        .await;
     });
     silent.wait_until(|counts| counts.open == 0);
 }
@@ -86,7 +89,10 @@ fn end_of_the_core_closes_what_its_pools_and_tasks_hold() {
     });
     server.wait_until(|counts| counts.open == 0);
     let refused = handle.submit(|_| async {}).unwrap_err();
-    assert!(matches!(refused, SubmitError::Gone | SubmitError::Draining), "{refused}");
+    assert!(
+        matches!(refused, SubmitError::Gone | SubmitError::Draining),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -124,13 +130,21 @@ fn panicking_job_says_so_and_harms_nobody() {
     with_pool(config(), |core, pool| async move {
         let handle = pool.handle();
         let job = std::thread::spawn(move || {
-            let outside = handle.submit(|_| async { panic!("on purpose") }).unwrap().wait();
-            let at_once =
-                handle.submit(|_| -> std::future::Ready<()> { panic!("on purpose") }).unwrap().wait();
+            let outside = handle
+                .submit(|_| async { panic!("on purpose") })
+                .unwrap()
+                .wait();
+            let at_once = handle
+                .submit(|_| -> std::future::Ready<()> { panic!("on purpose") })
+                .unwrap()
+                .wait();
             (outside, at_once)
         });
         until(&core, "the jobs are done", || job.is_finished()).await;
-        assert_eq!(job.join().unwrap(), (Err(JobError::Panicked), Err(JobError::Panicked)));
+        assert_eq!(
+            job.join().unwrap(),
+            (Err(JobError::Panicked), Err(JobError::Panicked))
+        );
         assert_eq!(core.panics(), 2);
     });
 }
@@ -148,7 +162,10 @@ fn full_mailbox_and_ended_core_are_told_apart_and_no_job_waits_for_ever() {
         let _ = gone.recv();
     });
     let handle = receiver.recv().unwrap();
-    let queued = [handle.submit(|_| async {}).unwrap(), handle.submit(|_| async {}).unwrap()];
+    let queued = [
+        handle.submit(|_| async {}).unwrap(),
+        handle.submit(|_| async {}).unwrap(),
+    ];
     assert_eq!(handle.submit(|_| async {}).unwrap_err(), SubmitError::Full);
     drop(go);
     thread.unwrap().join().unwrap();
@@ -174,6 +191,9 @@ fn dropped_result_cancels_the_job() {
             std::future::pending::<()>().await;
         });
         drop(submitted.unwrap());
-        until(&core, "the job is dropped", || dropped.load(Ordering::Relaxed)).await;
+        until(&core, "the job is dropped", || {
+            dropped.load(Ordering::Relaxed)
+        })
+        .await;
     });
 }

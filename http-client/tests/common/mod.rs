@@ -39,7 +39,9 @@ where
 }
 
 pub(crate) fn pool_config() -> PoolConfigBuilder {
-    PoolConfig::builder().acquire_timeout(Some(DEADLINE)).hold_timeout(None)
+    PoolConfig::builder()
+        .acquire_timeout(Some(DEADLINE))
+        .hold_timeout(None)
 }
 
 pub(crate) fn client_config() -> ClientConfig {
@@ -55,7 +57,11 @@ pub(crate) fn get(address: SocketAddr) -> Request<Body> {
 }
 
 pub(crate) fn request(method: &str, address: SocketAddr, body: Body) -> Request<Body> {
-    Request::builder().method(method).uri(uri(address, "/")).body(body).expect("a good request")
+    Request::builder()
+        .method(method)
+        .uri(uri(address, "/"))
+        .body(body)
+        .expect("a good request")
 }
 
 pub(crate) async fn text(
@@ -92,7 +98,11 @@ pub(crate) async fn until(core: &Core, what: &str, mut condition: impl FnMut() -
 pub(crate) async fn assert_in_order(core: &Core, client: &TestClient, max: usize) {
     until(core, "nothing is acquired, connecting or pending", || {
         let stats = total(client);
-        (stats.acquired.current, stats.connecting.current, stats.pending.current) == (0, 0, 0)
+        (
+            stats.acquired.current,
+            stats.connecting.current,
+            stats.pending.current,
+        ) == (0, 0, 0)
     })
     .await;
     let healthy = Server::script(answer_together(max));
@@ -100,7 +110,10 @@ pub(crate) async fn assert_in_order(core: &Core, client: &TestClient, max: usize
     for _ in 0..max {
         let (client, served, request) = (client.clone(), Rc::clone(&served), get(healthy.addr()));
         core.spawn(async move {
-            assert_eq!(fetch(&client, request).await.expect("a burst is answered"), "ok");
+            assert_eq!(
+                fetch(&client, request).await.expect("a burst is answered"),
+                "ok"
+            );
             served.set(served.get() + 1);
         });
     }
@@ -109,5 +122,7 @@ pub(crate) async fn assert_in_order(core: &Core, client: &TestClient, max: usize
 }
 
 pub(crate) fn destination(address: SocketAddr) -> Destination {
-    format!("http://{address}").parse().expect("a good destination")
+    format!("http://{address}")
+        .parse()
+        .expect("a good destination")
 }

@@ -11,7 +11,7 @@ use super::guard::Pooled;
 use super::pool::{Mail, Shared};
 use crate::connector::Connector;
 use crate::error::AcquireError;
-use crate::state::{Admission, WaiterId};
+use crate::state::{Admission, Disposition, WaiterId};
 
 /// The future of [`Pool::acquire`](super::Pool::acquire).
 #[must_use = "futures do nothing unless they are awaited"]
@@ -19,6 +19,7 @@ pub struct Acquire<C: Connector> {
     shared: Rc<Shared<C>>,
     key: C::Key,
     acquired_at: &'static Location<'static>,
+    fresh: bool,
     step: Step,
 }
 
@@ -42,26 +43,45 @@ impl<C: Connector> Acquire<C> {
             shared,
             key,
             acquired_at,
+            fresh: false,
             step: Step::Unasked,
         }
     }
 
+    /// Only for a connection that nobody has used before.
+    pub(super) fn fresh(mut self) -> Self {
+        self.fresh = true;
+        self
+    }
+
     fn ask(&mut self) -> Result<Option<Pooled<C>>, AcquireError<C::Error>> {
-        if let Some(pooled) = self.shared.acquire_idle(&self.key, self.acquired_at) {
-            return Ok(Some(pooled));
-        }
-        let key = self.shared.key_id(&self.key);
-        let (admission, effects) = self.shared.mutate(|state, now| state.acquire(now, key));
-        // Before the effects: a connect may end while it is being started.
-        if let Admission::Wait(waiter) = admission {
-            self.step = Step::Waiting(waiter);
-        }
-        self.shared.act(effects);
-        match admission {
-            Admission::Wait(_) => Ok(None),
-            Admission::Reject(why) => Err(why.into()),
-            // No idle connection was fit a moment ago, and nothing ran in between.
-            Admission::Reuse(_) => unreachable!("an idle connection appeared out of nothing"),
+        loop {
+            if !self.fresh
+                && let Some(pooled) = self.shared.acquire_idle(&self.key, self.acquired_at)
+            {
+                return Ok(Some(pooled));
+            }
+            let (key, fresh) = (self.shared.key_id(&self.key), self.fresh);
+            let (admission, effects) = self.shared.mutate(|state, now| match fresh {
+                true => state.acquire_fresh(now, key),
+                false => state.acquire(now, key),
+            });
+            // Before the effects: a connect may end while it is being started.
+            if let Admission::Wait(waiter) = admission {
+                self.step = Step::Waiting(waiter);
+            }
+            self.shared.act(effects);
+            match admission {
+                Admission::Wait(_) => return Ok(None),
+                Admission::Reject(why) => return Err(why.into()),
+                // A user's destructor has made one idle in between: it has not been looked at.
+                Admission::Reuse(conn) => match self.shared.flags(conn) {
+                    Ok(()) => return Ok(self.shared.hold(conn, true, self.acquired_at)),
+                    Err(reason) => self.shared.drive(|state, now| {
+                        state.release(now, conn, Disposition::Close(reason));
+                    }),
+                },
+            }
         }
     }
 

@@ -95,6 +95,22 @@ impl<C: Connector> Pool<C> {
         Acquire::new(Rc::clone(&self.shared), key.clone(), Location::caller())
     }
 
+    /// Asks for a connection to `key` that nobody has used before: for a request that has just met
+    /// a stale one. It waits in the same queue as [`acquire`](Self::acquire), and at the cap the
+    /// coldest idle connection is closed for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`acquire`](Self::acquire).
+    #[track_caller]
+    pub fn acquire_fresh(&self, key: &C::Key) -> Acquire<C> {
+        Acquire::new(Rc::clone(&self.shared), key.clone(), Location::caller()).fresh()
+    }
+
     /// Takes an idle connection to `key` if there is one, and neither connects nor waits.
     #[track_caller]
     #[must_use]
@@ -671,6 +687,7 @@ impl<E> From<Rejection> for AcquireError<E> {
         match rejection {
             Rejection::AcquireTimeout => Self::AcquireTimeout,
             Rejection::ConnectTimeout => Self::ConnectTimeout,
+            Rejection::ClosedUnused(reason) => Self::ClosedUnused(reason),
             Rejection::QueueFull { pending } => Self::QueueFull { pending },
             Rejection::Draining => Self::Draining,
         }

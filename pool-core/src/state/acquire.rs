@@ -50,10 +50,26 @@ impl PoolState {
             self.count_served(key, id, false);
             return Admission::Reuse(id);
         }
-        self.enqueue(now, key)
+        self.enqueue(now, key, false)
     }
 
-    fn enqueue(&mut self, now: Timestamp, key_id: KeyId) -> Admission {
+    /// Asks for a connection that nobody has used before: for a request that has just met a stale
+    /// one. It waits in the same queue, and lets used connections pass to those behind it. At the
+    /// cap the coldest idle connection is evicted for it.
+    ///
+    /// # Panics
+    ///
+    /// If `key` has been forgotten.
+    pub fn acquire_fresh(&mut self, now: Timestamp, key: KeyId) -> Admission {
+        self.observe(now);
+        self.keys[key].stats.acquires.requested += 1;
+        if !self.phase.is_open() {
+            return self.refuse(now, key, Rejection::Draining);
+        }
+        self.enqueue(now, key, true)
+    }
+
+    fn enqueue(&mut self, now: Timestamp, key_id: KeyId, fresh: bool) -> Admission {
         let key = &self.keys[key_id];
         let covered = key.waiting < key.stats.connecting.current
             || self.may_connect(now, key, key.waiting + 1);
@@ -67,6 +83,7 @@ impl PoolState {
             status: WaiterStatus::Waiting,
             arrival: self.arrivals,
             deadline,
+            fresh,
             queued: !covered,
             timer: self.timers.insert(TimerOwner::Waiter(id)),
             links: Links::new(),
@@ -125,7 +142,7 @@ impl PoolState {
         self.settle(now, key);
     }
 
-    /// Gives a connection to the waiter at the front of its key's queue.
+    /// Gives a connection to a waiter in its key's queue.
     pub(super) fn deliver(&mut self, now: Timestamp, conn: ConnId, waiter: WaiterId) {
         self.leave_queue(waiter);
         let entry = &mut self.waiters[waiter];
@@ -170,10 +187,17 @@ impl PoolState {
         self.serve_from_idle(now, key);
     }
 
+    /// The oldest waiter of a key that takes a connection, which was `used` before or not.
+    #[inline]
+    pub(super) fn waiter_for(&self, key: KeyId, used: bool) -> Option<WaiterId> {
+        let mut queue = self.keys[key].queue.iter(&self.waiters);
+        queue.find(|id| !(used && self.waiters[*id].fresh))
+    }
+
     /// Invariant 3: connections may have become idle while the waiter had its own.
     fn serve_from_idle(&mut self, now: Timestamp, key: KeyId) {
         while let (Some(waiter), Some(conn)) =
-            (self.keys[key].queue.front(), self.keys[key].idle.front())
+            (self.waiter_for(key, true), self.keys[key].idle.front())
         {
             if self.is_idle_expired(now, conn) {
                 self.close(conn, CloseReason::IdleTimeout, Effect::Close);
@@ -195,7 +219,7 @@ impl PoolState {
         let stats = &mut self.keys[key].stats;
         match rejection {
             Rejection::AcquireTimeout => stats.timeouts.acquire += 1,
-            Rejection::ConnectTimeout => stats.acquires.failed += 1,
+            Rejection::ConnectTimeout | Rejection::ClosedUnused(_) => stats.acquires.failed += 1,
             Rejection::QueueFull { .. } => stats.rejected.queue_full += 1,
             Rejection::Draining => stats.rejected.draining += 1,
         }

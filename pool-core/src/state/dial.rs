@@ -45,11 +45,13 @@ impl Backoff {
 
 impl PoolState {
     /// Whether the caps and the backoff leave room for one more connect, given so many waiters.
+    ///
+    /// Idle connections are room too: those who wait beside them take only new ones (invariant 3).
     pub(super) fn may_connect(&self, now: Timestamp, key: &Key, waiting: u32) -> bool {
         let connecting = key.stats.connecting.current;
         connecting < waiting
             && connecting < self.config.dials_in_flight()
-            && key.stats.live() < self.config.max_connections()
+            && (key.stats.live() < self.config.max_connections() || !key.idle.is_empty())
             && key.backoff.allows(now)
     }
 
@@ -59,6 +61,11 @@ impl PoolState {
             let key = &self.keys[key_id];
             if !self.may_connect(now, key, key.waiting) {
                 return;
+            }
+            if key.stats.live() >= self.config.max_connections()
+                && let Some(coldest) = key.idle.back()
+            {
+                self.close(coldest, CloseReason::Evicted, Effect::Close);
             }
             let id = self.conns.insert_with(|id| Conn {
                 key: key_id,
@@ -133,8 +140,13 @@ impl PoolState {
 
     fn fail_connect(&mut self, now: Timestamp, key_id: KeyId, conn: ConnId) {
         self.end_conn(conn);
+        self.keys[key_id].stats.connect_failed += 1;
+        self.start_backoff(now, key_id);
+    }
+
+    /// Spaces the next connects of a key whose peer has just failed one.
+    pub(super) fn start_backoff(&mut self, now: Timestamp, key_id: KeyId) {
         let key = &mut self.keys[key_id];
-        key.stats.connect_failed += 1;
         if let Some(until) = key.backoff.failed(now) {
             // The key outlives its window even without waiters: forgotten at once, it would let
             // a caller in a loop dial a refusing peer without any pause.

@@ -28,6 +28,9 @@ pub enum Rejection {
         /// How many were waiting without a connect in flight for them.
         pending: u32,
     },
+    /// The peer ended the new connection that was delivered to it before it could be claimed: as
+    /// good as a failed connect.
+    ClosedUnused(CloseReason),
     /// The pool is draining.
     Draining,
 }

@@ -57,6 +57,8 @@ pub(super) struct Waiter {
     pub(super) arrival: u64,
     /// When its acquire times out, counted from the call; kept for when it is put back.
     pub(super) deadline: Option<Timestamp>,
+    /// It takes no connection that has been used before.
+    pub(super) fresh: bool,
     /// No connect could be started for it when it came.
     pub(super) queued: bool,
     pub(super) timer: TimerId,

@@ -99,8 +99,10 @@ impl PoolState {
 
     fn check_demand(&self, id: KeyId, key: &Key) -> Result<(), String> {
         let stats = &key.stats;
+        let takers = key.queue.iter(&self.waiters);
+        let takers = takers.filter(|waiter| !self.waiters[*waiter].fresh).count();
         ensure!(
-            key.waiting == 0 || stats.idle.current == 0,
+            takers == 0 || stats.idle.current == 0,
             "3: {id:?} idle and waiters"
         );
         let uncovered = key.waiting.saturating_sub(stats.connecting.current);
@@ -108,8 +110,8 @@ impl PoolState {
             stats.pending.current == uncovered,
             "4: {id:?} pending: {stats:?}"
         );
-        let at_cap = stats.live() == self.config.max_connections()
-            || stats.connecting.current == self.config.dials_in_flight();
+        let full = stats.live() == self.config.max_connections() && stats.idle.current == 0;
+        let at_cap = full || stats.connecting.current == self.config.dials_in_flight();
         let backing_off = key
             .backoff
             .timer

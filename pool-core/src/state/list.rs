@@ -48,6 +48,10 @@ impl<I: SlabId> List<I> {
         self.front
     }
 
+    pub(crate) fn back(&self) -> Option<I> {
+        self.back
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.front.is_none()
     }

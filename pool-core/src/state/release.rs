@@ -1,7 +1,7 @@
 //! From a holder back to a waiter or to idle, and the ways in which a connection ends.
 
 use super::entries::{Conn, ConnStatus};
-use super::{ConnId, Disposition, Effect, PoolState};
+use super::{ConnId, Disposition, Effect, PoolState, Rejection};
 use crate::{CloseReason, Timestamp};
 
 impl PoolState {
@@ -36,8 +36,9 @@ impl PoolState {
     /// Closes a connection whatever it is doing; its slot is free at once.
     ///
     /// A held one is shut down under its holder. If a waiter had it delivered and not claimed, the
-    /// waiter goes back to its place in the queue; after a hold timeout, or with its own time
-    /// over, it is rejected. A connect is aborted, and waiters that still need it get another.
+    /// waiter goes back to its place in the queue; after a hold timeout, with its own time over,
+    /// or if the peer ended a connection that was new, it is rejected. A connect is aborted, and
+    /// waiters that still need it get another.
     pub fn force_close(&mut self, now: Timestamp, conn: ConnId, reason: CloseReason) {
         self.observe(now);
         let Some(&Conn { key, status, .. }) = self.conns.get(conn) else {
@@ -48,27 +49,36 @@ impl PoolState {
             ConnStatus::Idle => self.close(conn, reason, Effect::Close),
             ConnStatus::Acquired => self.close(conn, reason, Effect::ForceClose),
             ConnStatus::Delivered(waiter) => {
+                let unused = self.conns[conn].uses == 0;
                 self.close(conn, reason, Effect::Close);
-                self.put_back(now, waiter, reason);
+                if unused && reason.is_peers() {
+                    // Put back, it would dial a peer that accepts and closes without any pause.
+                    self.start_backoff(now, key);
+                    self.reject(waiter, Rejection::ClosedUnused(reason));
+                } else {
+                    self.put_back(now, waiter, reason);
+                }
             }
         }
         self.settle(now, key);
     }
 
-    /// Finds the place of a connection that nobody holds any more. Returns whether that is idle;
-    /// otherwise the key has to be settled.
+    /// Finds the place of a connection that nobody holds any more. Returns whether that is all:
+    /// it is idle, and nobody waits; otherwise the key has to be settled.
     #[inline]
     pub(super) fn place(&mut self, now: Timestamp, conn: ConnId) -> bool {
-        let key = &self.keys[self.conns[conn].key];
-        if let Some(waiter) = key.queue.front() {
+        let Conn { key: id, uses, .. } = self.conns[conn];
+        let key = &self.keys[id];
+        if let Some(waiter) = self.waiter_for(id, uses > 0) {
             self.deliver(now, conn, waiter);
         } else if !self.phase.is_open() {
             self.close(conn, CloseReason::Drained, Effect::Close);
         } else if key.stats.idle.current >= self.config.max_idle() {
             self.close(conn, CloseReason::Surplus, Effect::Close);
         } else {
+            let quiet = key.queue.is_empty();
             self.move_to(now, conn, ConnStatus::Idle);
-            return true;
+            return quiet;
         }
         false
     }

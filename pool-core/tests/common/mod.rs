@@ -48,12 +48,15 @@ where
 }
 
 pub(crate) fn config() -> PoolConfigBuilder {
-    PoolConfig::builder().acquire_timeout(Some(DEADLINE)).hold_timeout(None)
+    PoolConfig::builder()
+        .acquire_timeout(Some(DEADLINE))
+        .hold_timeout(None)
 }
 
 /// One request and its answer, to the byte.
 pub(crate) async fn exchange(conn: &mut Pooled<Tcp>) -> io::Result<()> {
-    conn.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").await?;
+    conn.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .await?;
     let mut answer = [0; OK.len()];
     conn.read_exact(&mut answer).await?;
     assert_eq!(answer, OK);
@@ -78,7 +81,11 @@ pub(crate) fn total(pool: &Pool<Tcp>) -> DestinationStats {
 pub(crate) async fn assert_in_order(core: &Core, pool: &Pool<Tcp>, max: usize) {
     until(core, "nothing is acquired, connecting or pending", || {
         let stats = total(pool);
-        (stats.acquired.current, stats.connecting.current, stats.pending.current) == (0, 0, 0)
+        (
+            stats.acquired.current,
+            stats.connecting.current,
+            stats.pending.current,
+        ) == (0, 0, 0)
     })
     .await;
     let healthy = Server::script(test_support::answer_together(max));
@@ -108,7 +115,9 @@ pub(crate) async fn poll_at_most<T>(polls: usize, future: impl Future<Output = T
             return Poll::Ready(None);
         }
         left -= 1;
-        let Some(inner) = future.as_mut() else { return Poll::Ready(None) };
+        let Some(inner) = future.as_mut() else {
+            return Poll::Ready(None);
+        };
         match Pin::new(inner).poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
             Poll::Pending if left == 0 => {

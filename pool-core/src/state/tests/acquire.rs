@@ -422,3 +422,58 @@ fn time_that_goes_back_is_noticed() {
     pool.now = Timestamp::ZERO;
     pool.wait();
 }
+
+fn wait_fresh(pool: &mut Pool) -> WaiterId {
+    let admission = pool.state.acquire_fresh(pool.now, pool.key);
+    pool.run();
+    match admission {
+        Admission::Wait(waiter) => waiter,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Fault row E3: the retry after a stale connection goes over a new one, whatever is idle.
+#[test]
+fn a_fresh_acquire_connects_beside_idle_connections() {
+    let mut pool = Pool::new(config().max_connections(3));
+    let conns = [pool.open(), pool.open()];
+    conns.into_iter().for_each(|conn| pool.release(conn));
+    let waiter = wait_fresh(&mut pool);
+    assert_eq!(pool.gauges(), [1, 2, 0, 0]);
+    let new = pool.connects[0];
+    pool.connected(new);
+    assert_eq!(pool.claim(waiter), Some(new));
+    assert!(!pool.state.is_reused(new));
+}
+
+#[test]
+fn a_fresh_acquire_at_the_cap_evicts_the_coldest_idle_connection() {
+    let mut pool = Pool::new(config().max_connections(2));
+    let [cold, warm] = [pool.open(), pool.open()];
+    pool.release(cold);
+    pool.release(warm);
+    let waiter = wait_fresh(&mut pool);
+    assert_eq!(pool.effects(), [Effect::Close(cold, CloseReason::Evicted)]);
+    let new = pool.connects[0];
+    pool.connected(new);
+    assert_eq!(pool.claim(waiter), Some(new));
+    assert_eq!(pool.reuse(), warm);
+}
+
+#[test]
+fn a_fresh_waiter_lets_used_connections_pass_to_those_behind_it() {
+    let mut pool = Pool::new(config().max_connections(2));
+    let [first, second] = [pool.open(), pool.open()];
+    let fresh = wait_fresh(&mut pool);
+    let ordinary = pool.wait();
+    pool.release(first);
+    assert_eq!(pool.effects(), [Effect::Deliver(ordinary, first)]);
+    pool.release(second);
+    assert_eq!(
+        pool.effects(),
+        [Effect::Close(second, CloseReason::Evicted)]
+    );
+    let new = pool.connects[0];
+    pool.connected(new);
+    assert_eq!(pool.claim(fresh), Some(new));
+}

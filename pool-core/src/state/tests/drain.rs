@@ -151,7 +151,7 @@ fn a_waiter_put_back_during_a_drain_gets_a_connect() {
     pool.connected(connects[0]);
     pool.connect_failed(connects[1]);
     pool.drain(millis(1000));
-    pool.force_close(connects[0], CloseReason::PeerClosed);
+    pool.force_close(connects[0], CloseReason::ExchangeFailed);
     let conn = pool.connects[0];
     pool.connected(conn);
     assert_eq!(pool.claim(waiter), Some(conn));

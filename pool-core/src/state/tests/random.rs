@@ -1,7 +1,7 @@
 //! Random operations under a seed, checked after each step, and then a calm in which everything
 //! has to end.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::*;
 
@@ -16,6 +16,8 @@ struct World {
     waiting: HashMap<KeyId, VecDeque<WaiterId>>,
     /// Each waiter's key, when it came, and its place in the order of arrival.
     acquires: HashMap<WaiterId, (KeyId, Timestamp, u64)>,
+    /// Those of them that take only new connections.
+    fresh: HashSet<WaiterId>,
     delivered: Vec<(WaiterId, ConnId)>,
     connecting: Vec<ConnId>,
     held: Vec<ConnId>,
@@ -59,6 +61,7 @@ impl World {
             keys: [None; 3],
             waiting: HashMap::new(),
             acquires: HashMap::new(),
+            fresh: HashSet::new(),
             delivered: Vec::new(),
             connecting: Vec::new(),
             held: Vec::new(),
@@ -111,7 +114,12 @@ impl World {
                 }
                 Effect::Deliver(waiter, conn) => {
                     let (key, _, _) = self.acquires[&waiter];
-                    let oldest = self.waiting.entry(key).or_default().pop_front();
+                    let used = self.state.is_reused(conn);
+                    let queue = self.waiting.entry(key).or_default();
+                    let oldest = queue
+                        .iter()
+                        .position(|id| !(used && self.fresh.contains(id)));
+                    let oldest = oldest.and_then(|at| queue.remove(at));
                     assert_eq!(oldest, Some(waiter), "invariant 6");
                     self.assert_not_expired(conn);
                     self.delivered.push((waiter, conn));
@@ -165,24 +173,31 @@ impl World {
             self.state
                 .force_close(self.now, dead, CloseReason::PeerClosed);
         }
+        let fresh = self.random.one_in(8);
         let connects = self.state.keys[key].stats.connects;
         let before = self.state.keys[key].pending();
         let candidate = self.state.idle_candidate(self.now, key);
         self.requested += 1;
-        let admission = self.state.acquire(self.now, key);
+        let admission = if fresh {
+            self.state.acquire_fresh(self.now, key)
+        } else {
+            self.state.acquire(self.now, key)
+        };
         match admission {
             Admission::Reuse(conn) => {
                 assert_eq!(Some(conn), candidate);
-                assert!(
-                    self.waiting.get(&key).is_none_or(VecDeque::is_empty),
-                    "barging"
-                );
+                assert!(!fresh, "used before");
+                let mut queue = self.waiting.get(&key).into_iter().flatten();
+                assert!(queue.all(|id| self.fresh.contains(id)), "barging");
                 self.assert_not_expired(conn);
                 self.held.push(conn);
                 self.ended += 1;
             }
             Admission::Wait(waiter) => {
-                assert_eq!(candidate, None);
+                assert!(fresh || candidate.is_none());
+                if fresh {
+                    self.fresh.insert(waiter);
+                }
                 self.waiting.entry(key).or_default().push_back(waiter);
                 self.acquires
                     .insert(waiter, (key, self.now, self.requested));

@@ -160,12 +160,13 @@ fn a_waiter_whose_time_is_over_or_who_never_claimed_is_rejected() {
             100
         };
         let timeouts = config()
+            .max_connections(1)
             .acquire_timeout(millis(patience))
             .hold_timeout(millis(200));
         let mut pool = Pool::new(timeouts);
+        let conn = pool.open();
         let waiter = pool.wait();
-        let conn = pool.connects[0];
-        pool.connected(conn);
+        pool.release(conn);
         pool.effects();
         match reason {
             CloseReason::HoldTimeout => drop(pool.pass(millis(201))),
@@ -182,6 +183,38 @@ fn a_waiter_whose_time_is_over_or_who_never_claimed_is_rejected() {
                 Effect::ForgetKey(pool.key),
             ]
         );
+    }
+}
+
+/// A peer that accepts and closes at once must not be dialled without pause for one waiter.
+#[test]
+fn a_new_connection_that_its_peer_ends_before_the_claim_fails_its_waiter() {
+    for reason in [
+        CloseReason::PeerClosed,
+        CloseReason::Reset,
+        CloseReason::StrayBytes,
+    ] {
+        let mut pool = Pool::new(config());
+        let [first, second] = [pool.wait(), pool.wait()];
+        let conn = pool.connects[0];
+        pool.connected(conn);
+        pool.effects();
+        pool.force_close(conn, reason);
+        let failed = Effect::Reject(first, Rejection::ClosedUnused(reason));
+        assert_eq!(pool.effects(), [Effect::Close(conn, reason), failed]);
+        assert_eq!(pool.stats().acquires.failed, 1);
+        let third = pool.wait();
+        assert_eq!(
+            pool.connects.len(),
+            1,
+            "the next connect waits for the backoff"
+        );
+        pool.pass(millis(2));
+        assert_eq!(pool.connects.len(), 2);
+        for (waiter, conn) in [second, third].into_iter().zip(pool.connects.clone()) {
+            pool.connected(conn);
+            assert_eq!(pool.claim(waiter), Some(conn));
+        }
     }
 }
 

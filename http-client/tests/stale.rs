@@ -1,0 +1,150 @@
+//! The keep-alive race: the peer closes an idle connection while a request is on its way to it.
+
+mod common;
+
+use std::io;
+
+use bytes::Bytes;
+use common::*;
+use http_client::{Body, ErrorKind, Phase, Sent};
+use test_support::{OK, Peer, Server, Then, first_connections, keep_alive_ok, respond_then};
+
+/// Closes each connection in the moment of its second request, so that no watch can see it first.
+fn stale_on_second_request(then: Then) -> Server {
+    Server::script(first_connections(1, respond_then(1, then), keep_alive_ok()))
+}
+
+#[test]
+fn idempotent_request_goes_once_more_over_a_fresh_connection() {
+    // Fault D2.
+    for then in [Then::FinBeforeHead, Then::ResetBeforeHead] {
+        for method in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "QUERY"] {
+            let server = stale_on_second_request(then);
+            let address = server.addr();
+            with_client(pool_config(), client_config(), |core, client| async move {
+                fetch(&client, get(address)).await.unwrap();
+                let again = request(method, address, Body::empty());
+                let response = client.send(again).await;
+                assert!(response.is_ok(), "{method} {then:?}: {response:?}");
+                drop(response);
+                assert_in_order(&core, &client, 2).await;
+            });
+            let counts = server.counts();
+            assert_eq!((counts.accepted, counts.requests), (2, 3), "{method} {then:?}");
+        }
+    }
+}
+
+#[test]
+fn request_that_may_have_had_its_effect_is_not_repeated() {
+    // Fault D2.
+    for method in ["POST", "PATCH", "FOO"] {
+        let server = stale_on_second_request(Then::FinBeforeHead);
+        let address = server.addr();
+        with_client(pool_config(), client_config(), |core, client| async move {
+            fetch(&client, get(address)).await.unwrap();
+            let payment = request(method, address, Body::full("pay"));
+            let error = client.send(payment).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ClosedBeforeResponse, "{method}");
+            assert_eq!((error.phase(), error.sent()), (Phase::Wait, Sent::All));
+            assert_eq!((error.attempt(), error.is_reused()), (1, true));
+            assert_in_order(&core, &client, 2).await;
+        });
+        assert_eq!(server.counts().requests, 2, "{method}");
+    }
+}
+
+#[test]
+fn body_that_can_be_read_once_is_not_repeated() {
+    struct Once(Option<Bytes>);
+    impl http_body::Body for Once {
+        type Data = Bytes;
+        type Error = io::Error;
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<io::Result<http_body::Frame<Bytes>>>> {
+            std::task::Poll::Ready(self.0.take().map(|data| Ok(http_body::Frame::data(data))))
+        }
+    }
+    let server = stale_on_second_request(Then::FinBeforeHead);
+    let address = server.addr();
+    with_client(pool_config(), client_config(), |_, client| async move {
+        fetch(&client, get(address)).await.unwrap();
+        let once = Body::stream(Once(Some(Bytes::from_static(b"once"))));
+        let error = client.send(request("PUT", address, once)).await.unwrap_err();
+        assert_eq!((error.kind(), error.attempt()), (ErrorKind::ClosedBeforeResponse, 1));
+    });
+    assert_eq!(server.counts().requests, 2);
+}
+
+#[test]
+fn full_body_is_sent_again_whole() {
+    let server = Server::script(first_connections(
+        1,
+        respond_then(1, Then::ResetBeforeHead),
+        |peer: &mut Peer| {
+            while let Some(request) = peer.read_request()? {
+                assert_eq!(request.body, b"everything");
+                peer.answer(OK)?;
+            }
+            Ok(())
+        },
+    ));
+    let address = server.addr();
+    with_client(pool_config(), client_config(), |_, client| async move {
+        fetch(&client, get(address)).await.unwrap();
+        let put = request("PUT", address, Body::full("everything"));
+        assert_eq!(fetch(&client, put).await.unwrap(), "ok");
+    });
+    server.finish();
+}
+
+#[test]
+fn fresh_connection_that_closes_is_not_retried() {
+    // Fault E3: a server that hangs up after every request head.
+    let server = Server::script(respond_then(0, Then::FinBeforeHead));
+    let address = server.addr();
+    with_client(pool_config(), client_config(), |core, client| async move {
+        let error = client.send(get(address)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ClosedBeforeResponse);
+        assert_eq!((error.attempt(), error.is_reused()), (1, false));
+        assert_in_order(&core, &client, 2).await;
+    });
+    assert_eq!(server.counts().requests, 1);
+}
+
+#[test]
+fn second_attempt_takes_a_new_connection_even_if_others_are_idle() {
+    // Fault E3: five connections go stale at once, unnoticed; one retry has to be enough.
+    // The first five read their second request and close.
+    let hang_up = Server::script(move |peer: &mut Peer| {
+        if peer.index() >= 5 {
+            return keep_alive_ok()(peer);
+        }
+        peer.read_request()?;
+        peer.answer(OK)?;
+        peer.read_request()?;
+        Ok(())
+    });
+    let address = hang_up.addr();
+    with_client(pool_config(), client_config(), |core, client| async move {
+        let mut held = Vec::new();
+        for _ in 0..5 {
+            held.push(client.pool().acquire(&destination(address)).await.unwrap());
+        }
+        for mut conn in held {
+            futures_lite::AsyncWriteExt::write_all(&mut *conn, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                .await
+                .unwrap();
+            let mut answer = [0; OK.len()];
+            futures_lite::AsyncReadExt::read_exact(&mut *conn, &mut answer).await.unwrap();
+            conn.release();
+        }
+        assert_eq!(total(&client).idle.current, 5);
+        assert_eq!(fetch(&client, get(address)).await.unwrap(), "ok");
+        assert_eq!(total(&client).opened, 6);
+        assert_in_order(&core, &client, 2).await;
+    });
+    assert_eq!(hang_up.counts().accepted, 6);
+}
