@@ -30,7 +30,11 @@ fn idempotent_request_goes_once_more_over_a_fresh_connection() {
                 assert_in_order(&core, &client, 2).await;
             });
             let counts = server.counts();
-            assert_eq!((counts.accepted, counts.requests), (2, 3), "{method} {then:?}");
+            assert_eq!(
+                (counts.accepted, counts.requests),
+                (2, 3),
+                "{method} {then:?}"
+            );
         }
     }
 }
@@ -72,8 +76,14 @@ fn body_that_can_be_read_once_is_not_repeated() {
     with_client(pool_config(), client_config(), |_, client| async move {
         fetch(&client, get(address)).await.unwrap();
         let once = Body::stream(Once(Some(Bytes::from_static(b"once"))));
-        let error = client.send(request("PUT", address, once)).await.unwrap_err();
-        assert_eq!((error.kind(), error.attempt()), (ErrorKind::ClosedBeforeResponse, 1));
+        let error = client
+            .send(request("PUT", address, once))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.kind(), error.attempt()),
+            (ErrorKind::ClosedBeforeResponse, 1)
+        );
     });
     assert_eq!(server.counts().requests, 2);
 }
@@ -134,11 +144,16 @@ fn second_attempt_takes_a_new_connection_even_if_others_are_idle() {
             held.push(client.pool().acquire(&destination(address)).await.unwrap());
         }
         for mut conn in held {
-            futures_lite::AsyncWriteExt::write_all(&mut *conn, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            futures_lite::AsyncWriteExt::write_all(
+                &mut *conn,
+                b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+            )
+            .await
+            .unwrap();
+            let mut answer = [0; OK.len()];
+            futures_lite::AsyncReadExt::read_exact(&mut *conn, &mut answer)
                 .await
                 .unwrap();
-            let mut answer = [0; OK.len()];
-            futures_lite::AsyncReadExt::read_exact(&mut *conn, &mut answer).await.unwrap();
             conn.release();
         }
         assert_eq!(total(&client).idle.current, 5);
