@@ -1,1 +1,8 @@
-//! examples
+//! What the programs of this package share, and the parts of them that tests call.
+//!
+//! The programs themselves are thin: each has a folder beside `src` and an entry in `README.md`.
+
+pub mod durations;
+pub mod gateway;
+pub mod origin;
+pub mod server;

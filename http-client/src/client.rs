@@ -159,7 +159,7 @@ where
                     outgoing = exchange.fail();
                     let repeatable = at.sent == Sent::None || outgoing.idempotent;
                     if !(retry && repeatable && outgoing.is_replayable()) {
-                        return Err(Error::new(failure, at));
+                        return Err(Error::new(failure, &at));
                     }
                     tracing::debug!(%destination, kind = ?failure.kind, "stale, once more");
                 }
@@ -179,7 +179,7 @@ where
             let destination = destination.clone();
             Error::new(
                 failure,
-                At {
+                &At {
                     phase,
                     sent: Sent::None,
                     reused: false,
@@ -212,7 +212,7 @@ where
         let phase = Phase::Receive;
         Error::new(
             failure,
-            At {
+            &At {
                 phase,
                 sent: Sent::All,
                 reused: false,

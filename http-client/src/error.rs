@@ -164,7 +164,7 @@ impl Error {
         None
     }
 
-    pub(crate) fn new(failure: Failure, at: At) -> Self {
+    pub(crate) fn new(failure: Failure, at: &At) -> Self {
         let details = Details {
             kind: failure.kind,
             phase: at.phase,

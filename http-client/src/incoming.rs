@@ -116,7 +116,7 @@ where
             destination: self.destination.clone(),
         };
         exchange.fail();
-        Some(Error::new(failure, at))
+        Some(Error::new(failure, &at))
     }
 }
 

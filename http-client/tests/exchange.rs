@@ -1,4 +1,5 @@
 //! Exchanges: what goes out, what comes back, and where the connection ends up.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 mod common;
 
@@ -6,6 +7,7 @@ use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -40,15 +42,13 @@ fn data(text: &'static str) -> Result<Frame<Bytes>, io::Error> {
     Ok(Frame::data(Bytes::from_static(text.as_bytes())))
 }
 
+/// The head and the body of each request that a server has read.
+type Record = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
 /// A server that keeps what it reads and answers each request with `answer`.
-fn recorder(
-    answer: &'static [u8],
-) -> (
-    Server,
-    std::sync::Arc<std::sync::Mutex<Vec<(String, Vec<u8>)>>>,
-) {
-    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let record = std::sync::Arc::clone(&seen);
+fn recorder(answer: &'static [u8]) -> (Server, Record) {
+    let seen = Record::default();
+    let record = Arc::clone(&seen);
     let server = Server::script(move |peer| {
         while let Some(request) = peer.read_request()? {
             let head = String::from_utf8_lossy(&request.head).into_owned();
@@ -537,7 +537,7 @@ fn exchange_gives_interim_heads_and_the_final_one_as_they_came() {
         let seen = Rc::clone(&interim);
         let target = destination(address);
         let exchanged = client.exchange(&target, outgoing, move |head| {
-            seen.borrow_mut().push(head.status())
+            seen.borrow_mut().push(head.status());
         });
         let (head, body) = exchanged.await.unwrap();
         assert_eq!(*interim.borrow(), [103]);

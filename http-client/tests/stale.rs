@@ -1,4 +1,5 @@
 //! The keep-alive race: the peer closes an idle connection while a request is on its way to it.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 mod common;
 

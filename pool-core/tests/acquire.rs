@@ -1,5 +1,6 @@
 //! Acquire and release, the queue and its limits.
 #![cfg(feature = "glommio")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 mod common;
 

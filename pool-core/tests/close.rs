@@ -1,5 +1,6 @@
 //! Every way in which a connection ends, and that the books balance after each.
 #![cfg(feature = "glommio")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 mod common;
 

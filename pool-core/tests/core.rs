@@ -1,5 +1,6 @@
 //! The core by itself: its clock, tasks, sockets and end.
 #![cfg(feature = "glommio")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

@@ -1,5 +1,6 @@
 //! The end of a pool, and of the core under it.
 #![cfg(feature = "glommio")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 mod common;
 

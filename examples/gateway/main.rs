@@ -1,0 +1,63 @@
+//! The gateway: see `--help`, and README.md beside this folder.
+
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+
+use clap::Parser;
+use pinpool_examples::gateway::{Gateway, Settings};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+fn main() -> ExitCode {
+    let settings = Settings::parse();
+    // Before anything runs: a signal in between must not end the process half started.
+    let signals = match watch_signals() {
+        Ok(signals) => signals,
+        Err(error) => return fail(&error),
+    };
+    let gateway = match Gateway::start(&settings) {
+        Ok(gateway) => gateway,
+        Err(error) => return fail(&error),
+    };
+    println!(
+        "serving   http://{} on {} cores",
+        gateway.address(),
+        gateway.cores()
+    );
+    println!("upstream  {}", gateway.upstreams().join(", "));
+    println!("try       curl -i http://{}/", gateway.address());
+    println!("stats     http://{}/stats", gateway.admin_address());
+    // An error means that the watcher is gone; ending is better than not being endable.
+    let _ = signals.recv();
+    println!(
+        "stopping: exchanges in flight have {}",
+        settings.drain_timeout
+    );
+    println!("{}", gateway.stop());
+    ExitCode::SUCCESS
+}
+
+/// The first signal is received here, a second one ends the process at once.
+fn watch_signals() -> std::io::Result<mpsc::Receiver<()>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let (sender, receiver) = mpsc::channel();
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            let mut stopping = false;
+            for signal in signals.forever() {
+                if stopping {
+                    std::process::exit(128 + signal);
+                }
+                stopping = true;
+                let _ = sender.send(());
+            }
+        })?;
+    Ok(receiver)
+}
+
+fn fail(error: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("gateway: {error}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,165 @@
+//! One core of the gateway: a listener, a pool and a client of its own.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use futures_lite::FutureExt;
+use http_client::{Client, ClientConfig, Destination, TcpConnector};
+use http_codec::Limits;
+use pool_core::{
+    ConnectOptions, Core, CoreThread, ListenOptions, Pool, PoolConfig, PoolHandle, TcpListener,
+};
+
+use super::serve::serve;
+use super::totals::{Counts, Totals};
+use crate::server::{Buffers, Closing, Connection, ServiceError, Session, accept_each};
+
+/// What a core is to do.
+pub(super) struct Plan {
+    pub(super) core: usize,
+    pub(super) cpu: usize,
+    pub(super) listen: SocketAddr,
+    pub(super) upstreams: Vec<String>,
+    pub(super) pool: PoolConfig,
+    pub(super) response_head_timeout: Option<Duration>,
+    pub(super) drain_timeout: Option<Duration>,
+}
+
+/// A core at work, seen from the thread that started it.
+#[derive(Debug)]
+pub(super) struct Worker {
+    address: SocketAddr,
+    handle: PoolHandle<TcpConnector>,
+    thread: CoreThread<Totals>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Worker {
+    /// Starts a core and returns once it listens.
+    pub(super) fn start(plan: Plan) -> Result<Self, ServiceError> {
+        let (report, listens) = mpsc::channel();
+        let (stop, stopped) = oneshot::channel();
+        let address = plan.listen;
+        let builder = Core::builder()
+            .name(format!("core-{}", plan.core))
+            .cpu(Some(plan.cpu));
+        let thread = builder.spawn(move |core| async move {
+            let upstream = Upstream::new(&core, &plan);
+            match TcpListener::bind(&core, plan.listen, &ListenOptions::default()) {
+                Ok(listener) => {
+                    let handle = upstream.client.pool().handle();
+                    let _ = report.send(Ok((listener.local_addr(), handle)));
+                    upstream
+                        .run(&core, listener, stopped, plan.drain_timeout)
+                        .await
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                    Totals::default()
+                }
+            }
+        })?;
+        match listens.recv() {
+            Ok(Ok((address, handle))) => Ok(Self {
+                address,
+                handle,
+                thread,
+                stop: Some(stop),
+            }),
+            Ok(Err(error)) => Err(ServiceError::listen(address, error)),
+            Err(_) => Err(ServiceError::listen(
+                address,
+                std::io::Error::other("its core died"),
+            )),
+        }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn handle(&self) -> PoolHandle<TcpConnector> {
+        self.handle.clone()
+    }
+
+    pub(super) fn begin_stop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // One that has died hears nothing; its panic is on stderr.
+            let _ = stop.send(());
+        }
+    }
+
+    /// Waits for the end of a core that was told to stop.
+    pub(super) fn join(self) -> Totals {
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// What the connections of a core share.
+pub(super) struct Upstream {
+    pub(super) client: Client<TcpConnector>,
+    pub(super) counts: Counts,
+    destinations: Vec<Destination>,
+    next: Cell<usize>,
+}
+
+impl Upstream {
+    fn new(core: &Core, plan: &Plan) -> Rc<Self> {
+        let connector = TcpConnector::new(core, ConnectOptions::default());
+        let pool = Pool::new(core, plan.pool.clone(), connector);
+        let config = ClientConfig::default().response_head_timeout(plan.response_head_timeout);
+        // The settings have refused what cannot be read.
+        let destinations = plan
+            .upstreams
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .collect();
+        Rc::new(Self {
+            client: Client::new(pool, config),
+            counts: Counts::default(),
+            destinations,
+            // The cores begin at different upstreams.
+            next: Cell::new(plan.core),
+        })
+    }
+
+    /// The destination whose turn it is.
+    pub(super) fn destination(&self) -> &Destination {
+        let next = self.next.get();
+        self.next.set(next.wrapping_add(1));
+        &self.destinations[next % self.destinations.len()]
+    }
+
+    async fn run(
+        self: Rc<Self>,
+        core: &Core,
+        listener: TcpListener,
+        stopped: oneshot::Receiver<()>,
+        drain_timeout: Option<Duration>,
+    ) -> Totals {
+        let (closing, buffers, limits) =
+            (Closing::default(), Buffers::default(), Limits::default());
+        let accepting = accept_each(core, &listener, |stream| {
+            let connection = Connection::new(stream, &limits, &buffers);
+            let session = Session::new(core, connection, closing.enter());
+            core.spawn(serve(session, Rc::clone(&self)));
+        });
+        let stopped = async {
+            let _ = stopped.await;
+        };
+        accepting.or(stopped).await;
+        drop(listener);
+        closing.begin();
+        match drain_timeout {
+            Some(limit) => drop(core.timeout(limit, closing.all_left()).await),
+            None => closing.all_left().await,
+        }
+        let pool = self.client.pool();
+        pool.drain(Duration::ZERO).await;
+        self.counts.with_pool(pool.snapshot().total)
+    }
+}

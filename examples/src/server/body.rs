@@ -1,0 +1,90 @@
+//! A request's body as a stream for somebody else.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body::{Body, Frame, SizeHint};
+use http_codec::{BodyLength, Fields};
+
+use super::connection::{BodyPart, Connection, Fault};
+
+/// The body of the request that a connection is at, read when it is polled and not before.
+#[derive(Debug)]
+pub struct RequestBody {
+    connection: Rc<Connection>,
+    /// What is left of a length that was announced.
+    left: Option<u64>,
+    ended: bool,
+}
+
+impl RequestBody {
+    /// The body of the request whose head was read last; `length` is what the head says.
+    #[must_use]
+    pub fn new(connection: Rc<Connection>, length: BodyLength) -> Self {
+        let left = match length {
+            BodyLength::None => Some(0),
+            BodyLength::Exact(length) => Some(length),
+            BodyLength::Chunked | BodyLength::UntilClose => None,
+        };
+        Self {
+            connection,
+            left,
+            ended: false,
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Fault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let part = std::task::ready!(self.connection.poll_body(cx));
+        Poll::Ready(match part {
+            Ok(BodyPart::Data(data)) => {
+                self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                Some(Ok(Frame::data(data)))
+            }
+            Ok(BodyPart::End(trailers)) => {
+                self.ended = true;
+                let trailers = trailers.filter(|fields| !fields.is_empty());
+                trailers.map(|fields| Ok(Frame::trailers(header_map(&fields))))
+            }
+            Err(fault) => {
+                self.ended = true;
+                Some(Err(fault))
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left
+            .map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// Trailers are rare, so a map of them costs nothing that matters.
+fn header_map(fields: &Fields) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(fields.len());
+    for field in fields.iter() {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let value = HeaderValue::from_bytes(field.value);
+        if let (Ok(name), Ok(value)) = (name, value) {
+            map.append(name, value);
+        }
+    }
+    map
+}
