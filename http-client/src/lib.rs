@@ -1,4 +1,42 @@
-//! http-client
+//! HTTP/1.1 requests over a pinned connection pool.
+//!
+//! A [`Client`] joins a [`Pool`](pool_core::Pool) and the codec. [`Client::send`] takes a request
+//! of the `http` crate; [`Client::exchange`] takes an encoded one and is what a gateway uses, which
+//! passes heads on without making maps of them.
+//!
+//! - Writing the request and reading the response run side by side, so an early answer is seen and
+//!   an answer that has reached the kernel is not lost to a failed write.
+//! - A connection goes back to the pool only when both messages ended clean and the codec says that
+//!   it may be used again; otherwise it is closed.
+//! - A request is sent twice in one case only: a reused connection closed before the first byte of
+//!   an answer, and the request had not left or may be repeated ([`is_idempotent`]).
+//! - An [`Error`] tells the [phase](Phase), [how much was sent](Sent), whether the connection was
+//!   reused, and the cause.
+//!
+//! ```
+//! use http::Request;
+//! use http_client::{Body, Client, ClientConfig, TcpConnector};
+//! use pool_core::{ConnectOptions, Core, Pool, PoolConfig};
+//! use test_support::{Server, keep_alive_ok};
+//!
+//! let server = Server::script(keep_alive_ok());
+//! let uri = format!("http://{}/", server.addr());
+//!
+//! let status = Core::builder().run(|core| async move {
+//!     let connector = TcpConnector::new(&core, ConnectOptions::default());
+//!     let pool = Pool::new(&core, PoolConfig::default(), connector);
+//!     let client = Client::new(pool, ClientConfig::default());
+//!     let request = Request::get(uri).body(Body::empty())?;
+//!     let response = client.send(request).await?;
+//!     let status = response.status();
+//!     // Read to its end, the body gives its connection back.
+//!     response.into_body().bytes(1 << 20).await?;
+//!     Ok::<_, Box<dyn std::error::Error>>(status)
+//! })?.unwrap();
+//!
+//! assert_eq!(status, 200);
+//! # Ok::<(), pool_core::StartError>(())
+//! ```
 
 mod client;
 mod connector;
@@ -16,3 +54,8 @@ pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
 pub use outgoing::{Body, Outgoing, is_idempotent};
 pub use transport::{Transport, WriteQueue};
+
+/// The README's example is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -86,7 +86,7 @@ pub(crate) struct Poller {
     sources: RefCell<Slab<SourceId, Weak<Source>>>,
     /// Tasks that used up what they may do in one turn.
     deferred: RefCell<Vec<Waker>>,
-    turn: Cell<u32>,
+    turn: Cell<u64>,
 }
 
 impl Poller {
@@ -134,10 +134,11 @@ impl Poller {
 
     /// How many sockets are registered.
     pub(crate) fn registered(&self) -> usize {
-        self.sources.borrow().iter().count()
+        self.sources.borrow().len()
     }
 
-    pub(super) fn turn(&self) -> u32 {
+    /// How many turns there have been.
+    pub(crate) fn turn(&self) -> u64 {
         self.turn.get()
     }
 

@@ -125,7 +125,7 @@ pub(crate) struct Source {
     writer: RefCell<Option<Waker>>,
     watch: Cell<(WatchMode, Option<WatchToken>)>,
     /// The turn in which `operations` were counted.
-    turn: Cell<u32>,
+    turn: Cell<u64>,
     operations: Cell<u16>,
 }
 

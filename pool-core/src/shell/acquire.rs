@@ -8,7 +8,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use super::guard::Pooled;
-use super::pool::{Mail, Shared};
+use super::shared::Shared;
+use super::slot::Mail;
 use crate::connector::Connector;
 use crate::error::AcquireError;
 use crate::state::{Admission, Disposition, WaiterId};

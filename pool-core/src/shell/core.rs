@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use futures_lite::FutureExt;
 
 use super::mailbox::Mailbox;
-use super::pool::PoolHooks;
+use super::shared::PoolHooks;
 use super::sleep::{Elapsed, Sleep};
 use super::tasks::Tasks;
 use crate::Timestamp;
@@ -138,6 +138,12 @@ impl Core {
     #[must_use]
     pub fn registered_sockets(&self) -> usize {
         self.0.poller.registered()
+    }
+
+    /// How many turns the core has taken. It takes none while there is nothing to do.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.0.poller.turn()
     }
 
     pub(crate) fn poller(&self) -> &Rc<Poller> {

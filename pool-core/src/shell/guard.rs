@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-use super::pool::Shared;
+use super::shared::Shared;
 use crate::CloseReason;
 use crate::connector::Connector;
 use crate::state::ConnId;

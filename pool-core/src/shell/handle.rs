@@ -15,7 +15,8 @@ use futures_lite::FutureExt;
 
 use super::core::Core;
 use super::mailbox::{Job, Mailbox};
-use super::pool::{Pool, Shared};
+use super::pool::Pool;
+use super::shared::Shared;
 use crate::connector::Connector;
 use crate::error::{JobError, SubmitError};
 use crate::net::PoolId;

@@ -1,14 +1,17 @@
 //! The thin half of the engine: tasks, sockets and wakers around the pure state.
 //!
-//! It decides nothing. [`pool`] is the only borrower of the state; [`core`] owns the turn.
+//! It decides nothing. [`shared`] is the only borrower of the state; [`core`] owns the turn.
 
 mod acquire;
+mod connect;
 mod core;
 mod guard;
 mod handle;
 mod mailbox;
 mod pool;
+mod shared;
 mod sleep;
+mod slot;
 mod table;
 mod tasks;
 

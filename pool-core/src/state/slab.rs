@@ -113,7 +113,6 @@ impl<I: SlabId, T> Slab<I, T> {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.live
     }

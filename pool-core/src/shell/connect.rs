@@ -1,0 +1,85 @@
+//! Connects: each a task of the pool's, which belongs to no waiter.
+
+use super::shared::Shared;
+use super::slot::{Abort, Mail, Slot};
+use crate::connector::Connector;
+use crate::error::AcquireError;
+use crate::state::{ConnId, KeyId};
+
+impl<C: Connector> Shared<C> {
+    pub(super) fn start_connect(&self, conn: ConnId, key: KeyId) {
+        let name = self.names.borrow().get(key).cloned();
+        let (Some(key), Some(shared)) = (name, self.me.upgrade()) else {
+            debug_assert!(false, "a connect for a key without a name");
+            return;
+        };
+        let abort = Abort::default();
+        let old = self
+            .conns
+            .borrow_mut()
+            .insert(conn, Slot::Connecting(abort.clone()));
+        drop(old);
+        self.core.spawn(async move {
+            // Told on every way out, a panic of the connector and the end of the core included.
+            let failed = FailConnect {
+                shared: &shared,
+                conn,
+            };
+            let outcome = {
+                let connect = async { Some(shared.connector().connect(&key).await) };
+                let aborted = async {
+                    abort.fired().await;
+                    None
+                };
+                futures_lite::future::or(aborted, connect).await
+            };
+            match outcome {
+                Some(Ok(connection)) => {
+                    std::mem::forget(failed);
+                    shared.connected(conn, connection);
+                }
+                Some(Err(error)) => {
+                    std::mem::forget(failed);
+                    shared.connect_failed(conn, Some(error));
+                }
+                None => {}
+            }
+        });
+    }
+
+    fn connected(&self, conn: ConnId, connection: C::Connection) {
+        if !matches!(self.conns.borrow().get(conn), Some(Slot::Connecting(_))) {
+            self.fence_drop(connection);
+            return;
+        }
+        self.put_here(conn, connection);
+        self.drive(|state, now| state.connected(now, conn));
+        // The watch tells changes only: what came before it began is asked for here.
+        if let Err(reason) = self.flags(conn) {
+            self.drive(|state, now| state.force_close(now, conn, reason));
+        }
+    }
+
+    fn connect_failed(&self, conn: ConnId, error: Option<C::Error>) {
+        let slot = self.take_slot(conn);
+        drop(slot);
+        let (waiter, effects) = self.mutate(|state, now| state.connect_failed(now, conn));
+        if let Some(waiter) = waiter {
+            let error = error.map_or(AcquireError::ConnectPanicked, AcquireError::Connect);
+            self.post(waiter, Mail::Failure(error));
+        }
+        self.act(effects);
+    }
+}
+
+/// Fails a connect whose task ends without having told how.
+struct FailConnect<'a, C: Connector> {
+    shared: &'a Shared<C>,
+    conn: ConnId,
+}
+
+impl<C: Connector> Drop for FailConnect<'_, C> {
+    fn drop(&mut self) {
+        self.shared.connect_failed(self.conn, None);
+    }
+}
