@@ -11,6 +11,9 @@ pub(super) const SMALL: usize = 8 << 10;
 /// Kept for later; beyond it a burst's buffers go back to the allocator.
 const KEPT: usize = 256;
 
+/// A buffer that has grown beyond this is not kept.
+const LARGEST_KEPT: usize = 2 * SMALL;
+
 /// Buffers that no connection uses just now. A connection that waits for its next request holds
 /// none. Cheap to clone; the clones share the buffers.
 #[derive(Clone, Debug, Default)]
@@ -24,15 +27,16 @@ impl Buffers {
             .unwrap_or_else(|| BytesMut::with_capacity(SMALL))
     }
 
-    /// Takes back an empty buffer; one whose bytes are still being read elsewhere is let go.
+    /// Takes back an empty buffer. Let go are one whose bytes are still being read elsewhere, and
+    /// one that has grown: a large buffer kept for every wait would pin memory that a small one
+    /// does not need.
     pub(super) fn give_back(&self, buffer: &mut BytesMut) {
         let mut buffer = std::mem::take(buffer);
-        if buffer.capacity() == 0 {
+        if buffer.capacity() == 0 || buffer.try_reclaim(LARGEST_KEPT + 1) {
             return;
         }
         let mut kept = self.0.borrow_mut();
-        let whole = (SMALL..=2 * SMALL).contains(&buffer.capacity()) || buffer.try_reclaim(SMALL);
-        if whole && kept.len() < KEPT {
+        if kept.len() < KEPT && buffer.try_reclaim(SMALL) {
             buffer.clear();
             kept.push(buffer);
         }
@@ -58,5 +62,25 @@ mod tests {
         buffers.give_back(&mut buffer);
         assert_eq!(buffers.0.borrow().len(), 1);
         assert!(buffers.take().capacity() >= SMALL);
+    }
+    #[test]
+    fn grown_buffers_are_not_kept_whatever_room_is_left_in_them() {
+        for left in [0, 100, SMALL, LARGEST_KEPT, 40 << 10] {
+            let buffers = Buffers::default();
+            let mut buffer = BytesMut::with_capacity(64 << 10);
+            buffer.resize((64 << 10) - left, 1);
+            drop(buffer.split().freeze());
+            buffers.give_back(&mut buffer);
+            assert_eq!(buffers.0.borrow().len(), 0, "{left} bytes left");
+        }
+    }
+
+    #[test]
+    fn no_more_than_a_bounded_number_is_kept() {
+        let buffers = Buffers::default();
+        for _ in 0..2 * KEPT {
+            buffers.give_back(&mut BytesMut::with_capacity(SMALL));
+        }
+        assert_eq!(buffers.0.borrow().len(), KEPT);
     }
 }
