@@ -28,7 +28,7 @@ use crate::net::{Readiness, TcpStream};
 /// ```
 pub trait Connector: 'static {
     /// What makes two connections interchangeable: everything that changes what is on the wire
-    /// belongs into it.
+    /// belongs into it. Its `Hash`, `Eq` and `Clone` run inside the pool and may not call it.
     type Key: Eq + Hash + Clone + Debug + 'static;
     /// What is made.
     type Connection: Connection;
@@ -51,8 +51,9 @@ pub trait Connector: 'static {
 
 /// A connection that can be pooled. Dropping it closes it.
 pub trait Connection: 'static {
-    /// The readiness of the socket that the connection runs over. The pool watches it while the
-    /// connection is idle, and shuts it down when the hold timeout has passed.
+    /// The readiness of the socket that the connection runs over, asked once, when the connection
+    /// has been made. The pool watches it while the connection is idle, and shuts it down when the
+    /// hold timeout has passed.
     fn readiness(&self) -> Readiness;
 
     /// Whether the connection, at a message boundary, may be used again.

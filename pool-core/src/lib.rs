@@ -83,6 +83,8 @@ mod shell;
 pub mod state;
 mod stats;
 mod time;
+#[cfg(feature = "glommio")]
+mod wake;
 
 pub use close_reason::CloseReason;
 pub use config::{ConfigError, PoolConfig, PoolConfigBuilder};

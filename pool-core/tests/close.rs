@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{assert_in_order, config, exchange, total, until, with_pool};
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
-use pool_core::{CloseReason, ForceClosed};
+use pool_core::{AcquireError, CloseReason, ForceClosed};
 use test_support::{Gate, OK, Server, keep_alive_ok, never_answer};
 
 /// A server whose every connection answers once and then does `then` when the gate opens.
@@ -294,4 +294,28 @@ fn idle_connections_close_when_the_last_pool_is_dropped() {
         until(&core, "they are closed", || core.registered_sockets() == 0).await;
     });
     server.wait_until(|counts| counts.open == 0);
+}
+
+#[test]
+fn server_that_closes_at_once_is_dialled_once_per_acquire_and_not_in_a_loop() {
+    let server = Server::script(|_| Ok(()));
+    let address = server.addr();
+    with_pool(config().max_connections(2), |core, pool| async move {
+        for asked in 1..=5 {
+            // The FIN comes before the acquire looks, or after.
+            match pool.acquire(&address).await {
+                Ok(mut conn) => assert!(exchange(&mut conn).await.is_err()),
+                Err(AcquireError::ClosedUnused(reason)) => {
+                    assert!(
+                        matches!(reason, CloseReason::PeerClosed | CloseReason::Reset),
+                        "{reason}"
+                    );
+                }
+                Err(error) => panic!("{error}"),
+            }
+            assert_eq!(total(&pool).opened, asked);
+        }
+        assert_in_order(&core, &pool, 2).await;
+    });
+    server.wait_until(|counts| counts.accepted == 5);
 }

@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::source::{Source, WatchToken};
 use crate::state::slab::{Slab, SlabId, slab_id};
+use crate::wake::wake;
 
 /// Events taken from the kernel in one call.
 const EVENTS: usize = 256;
@@ -55,7 +56,7 @@ impl Bell {
         self.rung.set(true);
         let driver = self.driver.take();
         if let Some(driver) = driver {
-            driver.wake();
+            wake(driver);
         }
     }
 
@@ -164,7 +165,7 @@ impl Poller {
         let deferred = std::mem::take(&mut *self.deferred.borrow_mut());
         let mut any = !deferred.is_empty();
         for waker in deferred {
-            waker.wake();
+            wake(waker);
         }
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS];
         for _ in 0..CALLS_PER_TURN {

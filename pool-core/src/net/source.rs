@@ -334,7 +334,7 @@ fn store(slot: &RefCell<Option<Waker>>, cx: &Context<'_>) {
 fn wake(slot: &RefCell<Option<Waker>>) {
     let waker = slot.borrow_mut().take();
     if let Some(waker) = waker {
-        waker.wake();
+        crate::wake::wake(waker);
     }
 }
 

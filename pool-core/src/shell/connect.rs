@@ -2,8 +2,9 @@
 
 use super::shared::Shared;
 use super::slot::{Abort, Mail, Slot};
-use crate::connector::Connector;
+use crate::connector::{Connection, Connector};
 use crate::error::AcquireError;
+use crate::net::Readiness;
 use crate::state::{ConnId, KeyId};
 
 impl<C: Connector> Shared<C> {
@@ -26,7 +27,10 @@ impl<C: Connector> Shared<C> {
                 conn,
             };
             let outcome = {
-                let connect = async { Some(shared.connector().connect(&key).await) };
+                let connect = async {
+                    let connected = shared.connector().connect(&key).await;
+                    Some(connected.map(|connection| (connection.readiness(), connection)))
+                };
                 let aborted = async {
                     abort.fired().await;
                     None
@@ -34,9 +38,9 @@ impl<C: Connector> Shared<C> {
                 futures_lite::future::or(aborted, connect).await
             };
             match outcome {
-                Some(Ok(connection)) => {
+                Some(Ok((readiness, connection))) => {
                     std::mem::forget(failed);
-                    shared.connected(conn, connection);
+                    shared.connected(conn, connection, readiness);
                 }
                 Some(Err(error)) => {
                     std::mem::forget(failed);
@@ -47,12 +51,12 @@ impl<C: Connector> Shared<C> {
         });
     }
 
-    fn connected(&self, conn: ConnId, connection: C::Connection) {
+    fn connected(&self, conn: ConnId, connection: C::Connection, readiness: Readiness) {
         if !matches!(self.conns.borrow().get(conn), Some(Slot::Connecting(_))) {
             self.fence_drop(connection);
             return;
         }
-        self.put_here(conn, connection);
+        self.put_here(conn, connection, readiness);
         self.drive(|state, now| state.connected(now, conn));
         // The watch tells changes only: what came before it began is asked for here.
         if let Err(reason) = self.flags(conn) {

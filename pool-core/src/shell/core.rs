@@ -27,6 +27,7 @@ use crate::error::StartError;
 use crate::net::{Poller, PoolId, WatchToken, runtime};
 use crate::state::slab::Slab;
 use crate::state::wheel::Wheel;
+use crate::wake::wake;
 
 /// Jobs taken from the mailbox in one turn, so that a flood of them cannot starve the sockets.
 const JOBS_PER_TURN: usize = 256;
@@ -228,7 +229,7 @@ impl Core {
             };
             any = true;
             if let Some(waker) = fired {
-                waker.wake();
+                wake(waker);
             }
         }
     }

@@ -18,8 +18,9 @@ use super::slot::{Mail, Slot};
 use super::table::Table;
 use crate::connector::{Connection, Connector};
 use crate::error::AcquireError;
-use crate::net::{PoolId, WatchMode, WatchToken};
+use crate::net::{PoolId, Readiness, WatchMode, WatchToken};
 use crate::state::{ConnId, Disposition, Effect, KeyId, PoolState, Rejection, WaiterId};
+use crate::wake::wake;
 use crate::{CloseReason, PoolConfig, Timestamp};
 
 /// What the core's turn does with a pool, whatever its type.
@@ -118,7 +119,7 @@ impl<C: Connector> Shared<C> {
                 Effect::ForgetKey(key) => self.forget(key),
                 Effect::Drained => {
                     for waker in self.drained.take().unwrap_or_default() {
-                        waker.wake();
+                        wake(waker);
                     }
                 }
                 #[allow(unreachable_patterns, reason = "effects may be added")]
@@ -165,6 +166,11 @@ impl<C: Connector> Shared<C> {
     pub(super) fn flags(&self, conn: ConnId) -> Result<(), CloseReason> {
         match self.conns.borrow().get(conn) {
             Some(Slot::Here { readiness, .. }) => readiness.check_flags(),
+            // It cannot be waited for: whoever asks is called by the check.
+            Some(Slot::Checked(readiness)) => Err(readiness
+                .check_flags()
+                .err()
+                .unwrap_or(CloseReason::StrayBytes)),
             _ => Ok(()),
         }
     }
@@ -207,8 +213,10 @@ impl<C: Connector> Shared<C> {
             return;
         }
         let reason = reason.or_else(|| self.check(&mut connection).err());
-        if reason.is_none() {
-            self.put_here(conn, connection);
+        if reason.is_none()
+            && let Some(Slot::Held { readiness, .. }) = self.take_slot(conn)
+        {
+            self.put_here(conn, connection, readiness);
             self.drive(|state, now| state.release(now, conn, Disposition::Reuse));
         } else {
             let readiness = self.take_slot(conn);
@@ -254,7 +262,7 @@ impl<C: Connector> Shared<C> {
     pub(super) fn post(&self, waiter: WaiterId, mail: Mail<C::Error>) {
         let old = self.waiters.borrow_mut().insert(waiter, mail);
         if let Some(Mail::Nothing(Some(waker))) = old {
-            waker.wake();
+            wake(waker);
         }
     }
 
@@ -265,8 +273,7 @@ impl<C: Connector> Shared<C> {
         }
     }
 
-    pub(super) fn put_here(&self, conn: ConnId, connection: C::Connection) {
-        let readiness = connection.readiness();
+    pub(super) fn put_here(&self, conn: ConnId, connection: C::Connection, readiness: Readiness) {
         readiness.forget_waiters();
         readiness.watch(WatchMode::Any, self.token(conn));
         let slot = Slot::Here {
@@ -307,6 +314,30 @@ impl<C: Connector> Shared<C> {
                 readiness.force_close(reason, acquired_at);
             }
         }
+    }
+
+    /// Checks a connection that was taken out of its slot for it, and puts it back unless the
+    /// check has made the pool close it.
+    fn check_here(
+        &self,
+        conn: ConnId,
+        taken: Option<(C::Connection, Readiness)>,
+    ) -> Result<(), CloseReason> {
+        let Some((mut connection, readiness)) = taken else {
+            return Ok(());
+        };
+        let verdict = self.check(&mut connection);
+        let mut conns = self.conns.borrow_mut();
+        if let Some(slot @ Slot::Checked(_)) = conns.get_mut(conn) {
+            *slot = Slot::Here {
+                connection,
+                readiness,
+            };
+            return verdict;
+        }
+        drop(conns);
+        self.fence_drop(connection);
+        Ok(())
     }
 
     /// Asks a user's connection whether it is fit; one that panics is not.
@@ -371,35 +402,23 @@ impl<C: Connector> Shared<C> {
 
 impl<C: Connector> PoolHooks for Shared<C> {
     fn readiness_changed(&self, conn: ConnId) {
-        let taken = {
+        let verdict = {
             let mut conns = self.conns.borrow_mut();
             match conns.get_mut(conn) {
-                Some(Slot::Held { readiness, .. }) if readiness.is_dead() => None,
-                Some(Slot::Here { .. }) => conns.remove(conn),
-                _ => return,
+                Some(Slot::Held { readiness, .. }) if readiness.is_dead() => {
+                    Err(CloseReason::Reset)
+                }
+                Some(slot @ Slot::Here { .. }) => {
+                    let taken = slot.begin_check();
+                    drop(conns);
+                    self.check_here(conn, taken)
+                }
+                _ => Ok(()),
             }
         };
-        let reason = match taken {
-            None => CloseReason::Reset,
-            Some(Slot::Here {
-                mut connection,
-                readiness,
-            }) => {
-                // The user's check runs without a borrow; nobody else can get at the connection
-                // in between, as the state gives it out only from here.
-                let verdict = self.check(&mut connection);
-                let slot = Slot::Here {
-                    connection,
-                    readiness,
-                };
-                let old = self.conns.borrow_mut().insert(conn, slot);
-                drop(old);
-                let Err(reason) = verdict else { return };
-                reason
-            }
-            Some(_) => return,
-        };
-        self.drive(|state, now| state.force_close(now, conn, reason));
+        if let Err(reason) = verdict {
+            self.drive(|state, now| state.force_close(now, conn, reason));
+        }
     }
 
     fn next_timeout(&self) -> Option<Timestamp> {

@@ -9,6 +9,7 @@ use std::task::{Poll, Waker};
 use crate::error::AcquireError;
 use crate::net::Readiness;
 use crate::state::ConnId;
+use crate::wake::wake;
 
 /// What stands beside a connection's id.
 pub(super) enum Slot<T> {
@@ -18,11 +19,31 @@ pub(super) enum Slot<T> {
         connection: T,
         readiness: Readiness,
     },
+    /// On the stack of [`Shared::readiness_changed`](super::shared::Shared), whose check by the user
+    /// may call the pool.
+    Checked(Readiness),
     /// A guard has it.
     Held {
         readiness: Readiness,
         acquired_at: &'static Location<'static>,
     },
+}
+
+impl<T> Slot<T> {
+    /// Takes out a connection that is here, for its check.
+    pub(super) fn begin_check(&mut self) -> Option<(T, Readiness)> {
+        let Self::Here { readiness, .. } = self else {
+            return None;
+        };
+        let checked = Self::Checked(readiness.clone());
+        match std::mem::replace(self, checked) {
+            Self::Here {
+                connection,
+                readiness,
+            } => Some((connection, readiness)),
+            _ => unreachable!("just seen to be here"),
+        }
+    }
 }
 
 /// Stops a connect: its task drops the connector's future when it is woken.
@@ -33,7 +54,7 @@ impl Abort {
     pub(super) fn fire(&self) {
         self.0.0.set(true);
         if let Some(waker) = self.0.1.take() {
-            waker.wake();
+            wake(waker);
         }
     }
 
