@@ -14,7 +14,7 @@ use pool_core::{Connector, Core, Pool, Pooled, Sleep};
 use crate::destination::Destination;
 use crate::error::{At, Error, ErrorKind, Failure, Phase, Sent};
 use crate::exchange::Exchange;
-use crate::incoming::{IncomingBody, header_map};
+use crate::incoming::IncomingBody;
 use crate::outgoing::{Body, Outgoing, is_idempotent};
 use crate::transport::Transport;
 
@@ -110,7 +110,7 @@ where
             http_codec::Version::Http10 => Version::HTTP_10,
             http_codec::Version::Http11 => Version::HTTP_11,
         };
-        *response.headers_mut() = header_map(head.fields());
+        *response.headers_mut() = head.fields().to_header_map();
         match http::StatusCode::from_u16(head.status()) {
             Ok(status) => *response.status_mut() = status,
             Err(error) => {

@@ -5,9 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_codec::{BodyLength, Fields, ResponseEvent};
+use http_codec::{BodyLength, ResponseEvent};
 use pool_core::Connector;
 
 use crate::destination::Destination;
@@ -150,7 +149,7 @@ where
                     exchange.finish();
                 }
                 let trailers = trailers.filter(|fields| !fields.is_empty());
-                Poll::Ready(trailers.map(|fields| Ok(Frame::trailers(header_map(&fields)))))
+                Poll::Ready(trailers.map(|fields| Ok(Frame::trailers(fields.to_header_map()))))
             }
             // The codec gives one head per exchange, and only data and an end after it.
             _ => unreachable!("a head in the middle of a body"),
@@ -192,17 +191,4 @@ pub enum ReadError {
         /// The caller's limit in bytes.
         limit: usize,
     },
-}
-
-/// Fields as a map. The codec has checked their syntax by the same rules.
-pub(crate) fn header_map(fields: &Fields) -> HeaderMap {
-    let mut map = HeaderMap::with_capacity(fields.len());
-    for field in fields.iter() {
-        let name = HeaderName::from_bytes(field.name.as_bytes());
-        let value = HeaderValue::from_bytes(field.value);
-        if let (Ok(name), Ok(value)) = (name, value) {
-            map.append(name, value);
-        }
-    }
-    map
 }

@@ -99,6 +99,28 @@ impl Fields {
             .map(|line| self.block.slice(line.value.range()))
     }
 
+    /// The lines as a map. Its values share the received buffer; the spelling of the names and the
+    /// order among lines of different names are lost.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more lines than a map can hold, 24,576, which takes a limit on fields
+    /// beyond the default.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn to_header_map(&self) -> http::HeaderMap {
+        let mut map = http::HeaderMap::with_capacity(self.len());
+        for line in &self.lines {
+            // The decoder has checked both by rules that are no wider than the map's.
+            let name = http::HeaderName::from_bytes(self.slice(line.name));
+            let value = http::HeaderValue::from_maybe_shared(self.block.slice(line.value.range()));
+            if let (Ok(name), Ok(value)) = (name, value) {
+                map.append(name, value);
+            }
+        }
+        map
+    }
+
     fn slice(&self, span: Span) -> &[u8] {
         &self.block[span.range()]
     }
@@ -213,5 +235,34 @@ mod tests {
             connection_tokens(&fields).collect::<Vec<_>>(),
             ["close", "X-A", "Upgrade"]
         );
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn map_holds_every_line_whatever_bytes_the_decoder_lets_through() {
+        let mut head = b"GET / HTTP/1.1\r\nHost: a\r\n".to_vec();
+        for byte in (0..=255).filter(|byte| syntax::is_text_byte(*byte)) {
+            head.extend_from_slice(b"x: a");
+            head.push(byte);
+            head.extend_from_slice(b"b\r\n");
+        }
+        for byte in (0..=255).filter(|byte| syntax::is_token(&[*byte])) {
+            head.push(byte);
+            head.extend_from_slice(b"y: 1\r\n");
+        }
+        head.extend_from_slice(b"\r\n");
+        let limits = crate::Limits::default().with_max_fields(1000);
+        let mut src = bytes::BytesMut::from(&head[..]);
+        let Ok(crate::RequestEvent::Head(head)) =
+            crate::ServerExchange::new(&limits).decode(&mut src)
+        else {
+            panic!("the head is fine");
+        };
+        let map = head.fields().to_header_map();
+        assert_eq!(map.len(), head.fields().len());
+        for field in head.fields().iter() {
+            let mut values = map.get_all(field.name).iter();
+            assert!(values.any(|value| value.as_bytes() == field.value));
+        }
     }
 }

@@ -5,9 +5,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
-use http_codec::{BodyLength, Fields};
+use http_codec::BodyLength;
 
 use super::connection::{BodyPart, Connection, Fault};
 
@@ -57,7 +56,7 @@ impl Body for RequestBody {
             Ok(BodyPart::End(trailers)) => {
                 self.ended = true;
                 let trailers = trailers.filter(|fields| !fields.is_empty());
-                trailers.map(|fields| Ok(Frame::trailers(header_map(&fields))))
+                trailers.map(|fields| Ok(Frame::trailers(fields.to_header_map())))
             }
             Err(fault) => {
                 self.ended = true;
@@ -74,17 +73,4 @@ impl Body for RequestBody {
         self.left
             .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
-}
-
-/// Trailers are rare, so a map of them costs nothing that matters.
-fn header_map(fields: &Fields) -> HeaderMap {
-    let mut map = HeaderMap::with_capacity(fields.len());
-    for field in fields.iter() {
-        let name = HeaderName::from_bytes(field.name.as_bytes());
-        let value = HeaderValue::from_bytes(field.value);
-        if let (Ok(name), Ok(value)) = (name, value) {
-            map.append(name, value);
-        }
-    }
-    map
 }
