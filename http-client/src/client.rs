@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use http::{Request, Response, Uri, Version};
+use http::{Request, Response, StatusCode, Uri, Version};
 use http_codec::{BodyLength, Limits, RequestWriter, ResponseEvent, ResponseHead};
 use pool_core::{Connector, Core, Pool, Pooled, Sleep};
 
 use crate::destination::Destination;
-use crate::error::{At, Error, ErrorKind, Failure, Phase, Sent};
+use crate::error::{At, Error, ErrorKind, Failure, Sent};
 use crate::exchange::Exchange;
 use crate::incoming::IncomingBody;
 use crate::outgoing::{Body, Outgoing, is_idempotent};
@@ -111,13 +111,8 @@ where
             http_codec::Version::Http11 => Version::HTTP_11,
         };
         *response.headers_mut() = head.fields().to_header_map();
-        match http::StatusCode::from_u16(head.status()) {
-            Ok(status) => *response.status_mut() = status,
-            Err(error) => {
-                let failure = Failure::because(ErrorKind::MalformedResponse, error);
-                return Err(self.received(failure, &destination));
-            }
-        }
+        *response.status_mut() = StatusCode::from_u16(head.status())
+            .unwrap_or_else(|_| unreachable!("the codec lets 100 to 999 through"));
         Ok(response)
     }
 
@@ -205,21 +200,6 @@ where
         })
         .await;
         (head, body)
-    }
-
-    fn received(&self, failure: Failure, destination: &Destination) -> Error {
-        let destination = destination.clone();
-        let phase = Phase::Receive;
-        Error::new(
-            failure,
-            &At {
-                phase,
-                sent: Sent::All,
-                reused: false,
-                attempt: 1,
-                destination,
-            },
-        )
     }
 }
 
