@@ -1,13 +1,17 @@
 //! The gateway: see `--help`, and README.md beside this folder.
 
 use std::process::ExitCode;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
 use clap::Parser;
 use pinpool_examples::gateway::{Gateway, Settings};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+/// How soon a core that has died is noticed.
+const LOOK_AFTER_CORES: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let settings = Settings::parse();
@@ -28,14 +32,26 @@ fn main() -> ExitCode {
     println!("upstream  {}", gateway.upstreams().join(", "));
     println!("try       curl -i http://{}/", gateway.address());
     println!("stats     http://{}/stats", gateway.admin_address());
-    // An error means that the watcher is gone; ending is better than not being endable.
-    let _ = signals.recv();
+    let died = loop {
+        match signals.recv_timeout(LOOK_AFTER_CORES) {
+            Err(RecvTimeoutError::Timeout) => match gateway.dead_core() {
+                None => {}
+                some => break some,
+            },
+            // An error means that the watcher is gone; ending is better than not being endable.
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => break None,
+        }
+    };
     println!(
         "stopping: exchanges in flight have {}",
         settings.drain_timeout
     );
     println!("{}", gateway.stop());
-    ExitCode::SUCCESS
+    match died {
+        None => ExitCode::SUCCESS,
+        // Whoever supervises the process starts it anew, with all its cores.
+        Some(core) => fail(&format!("core {core} died; its panic is above")),
+    }
 }
 
 /// The first signal is received here, a second one ends the process at once.

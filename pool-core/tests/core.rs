@@ -301,3 +301,18 @@ fn unknown_cpu_is_named() {
         .unwrap_err();
     assert!(refused.to_string().contains("4095"));
 }
+
+#[test]
+fn thread_of_a_core_tells_that_its_main_future_has_panicked() {
+    let (go, goes) = std::sync::mpsc::channel::<()>();
+    let thread = Core::builder()
+        .spawn(move |_| async move {
+            let _ = goes.recv();
+            panic!("as the test wants it");
+        })
+        .unwrap();
+    assert!(!thread.is_finished());
+    drop(go);
+    test_support::eventually(test_support::DEADLINE, || thread.is_finished());
+    assert!(thread.join().is_err());
+}

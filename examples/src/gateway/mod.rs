@@ -128,6 +128,12 @@ impl Gateway {
         self.workers.len()
     }
 
+    /// The first core that has ended by itself, which only a fault of the gateway's brings about.
+    #[must_use]
+    pub fn dead_core(&self) -> Option<usize> {
+        self.workers.iter().position(Worker::has_died)
+    }
+
     /// Stops accepting, lets exchanges in flight end within the drain timeout, and ends.
     pub fn stop(mut self) -> Totals {
         let totals = stop_workers(&mut self.workers);

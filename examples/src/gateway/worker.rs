@@ -86,6 +86,10 @@ impl Worker {
         self.handle.clone()
     }
 
+    pub(super) fn has_died(&self) -> bool {
+        self.stop.is_some() && self.thread.is_finished()
+    }
+
     pub(super) fn begin_stop(&mut self) {
         if let Some(stop) = self.stop.take() {
             // One that has died hears nothing; its panic is on stderr.

@@ -470,6 +470,12 @@ pub struct CoreThread<T> {
 }
 
 impl<T> CoreThread<T> {
+    /// Whether the core has ended, by itself or by a panic.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Waits until the core has ended and returns what its main future returned.
     ///
     /// # Errors
