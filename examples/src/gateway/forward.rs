@@ -131,12 +131,13 @@ pub(super) fn interim(
 /// How the client gets a response's body.
 ///
 /// A body that ends with the upstream's connection is chunked, so that the client can tell its end
-/// from a break. Answers without a body say what they would have had.
+/// from a break. Answers without a body say what they would have had. A 205 has no content, but an
+/// upstream may frame that as it likes.
 pub(super) fn response_length(head: &ResponseHead) -> BodyLength {
     match head.body_length() {
+        _ if matches!(head.status(), 204 | 205) => BodyLength::None,
         BodyLength::UntilClose => BodyLength::Chunked,
         BodyLength::None => match head.content_length() {
-            _ if matches!(head.status(), 204 | 205) => BodyLength::None,
             Some(length) => BodyLength::Exact(length),
             None if head.fields().contains("transfer-encoding") => BodyLength::Chunked,
             None => BodyLength::None,

@@ -238,7 +238,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Queues a whole response with a plain text body.
+    /// Queues a whole response with a plain text body, which is left out where the status allows
+    /// none.
     ///
     /// # Errors
     ///
@@ -249,10 +250,12 @@ impl Connection {
         body: impl Into<Bytes>,
         fields: impl FnOnce(&mut ResponseWriter<'_>) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
-        let body = body.into();
-        let length = match status {
-            204 | 205 | 304 => BodyLength::None,
-            _ => BodyLength::Exact(body.len() as u64),
+        let (length, body) = match status {
+            204 | 205 | 304 => (BodyLength::None, Bytes::new()),
+            _ => {
+                let body = body.into();
+                (BodyLength::Exact(body.len() as u64), body)
+            }
         };
         self.respond(status, length, fields)?;
         if self.body_allowed() {

@@ -40,6 +40,8 @@ pub struct Session {
     connection: Rc<Connection>,
     member: Member,
     timer: Option<(Waits, Sleep)>,
+    /// How much the client had taken at the last look.
+    taken: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,7 @@ impl Session {
             connection: Rc::new(connection),
             member,
             timer: None,
+            taken: 0,
         }
     }
 
@@ -121,9 +124,11 @@ impl Session {
     ///
     /// The client is gone, or has taken nothing for so long that it might as well be.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (_, before) = self.connection.traffic();
         let flushed = self.connection.poll_flush(cx);
-        if flushed.is_ready() || self.connection.traffic().1 != before {
+        // It may have been written by somebody else since the last look.
+        let (_, taken) = self.connection.traffic();
+        if flushed.is_ready() || taken != self.taken {
+            self.taken = taken;
             self.stop_timer();
         }
         if flushed.is_ready() {
@@ -204,5 +209,65 @@ impl Session {
         if let Some((waits, _)) = &mut self.timer {
             *waits = Waits::No;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::SocketAddr;
+
+    use bytes::Bytes;
+    use http_codec::{BodyLength, Limits};
+    use pool_core::{ListenOptions, TcpListener, Timestamp};
+    use test_support::DEADLINE;
+
+    use super::*;
+    use crate::server::{Buffers, Closing};
+
+    fn deadline(session: &Session) -> Timestamp {
+        let (_, sleep) = session.timer.as_ref().unwrap();
+        sleep.deadline()
+    }
+
+    #[test]
+    fn client_that_takes_some_of_its_response_gets_more_time_whoever_wrote_it() {
+        let main = |core: Core| async move {
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            let listener = TcpListener::bind(&core, any, &ListenOptions::default()).unwrap();
+            let mut client = std::net::TcpStream::connect(listener.local_addr()).unwrap();
+            client.set_read_timeout(Some(DEADLINE)).unwrap();
+            client
+                .write_all(b"GET / HTTP/1.1\r\nHost: site\r\n\r\n")
+                .unwrap();
+            let stream = listener.accept().await.unwrap();
+            let connection = Connection::new(stream, &Limits::default(), &Buffers::default());
+            let mut session = Session::new(&core, connection, Closing::default().enter());
+            session.next_request().await.unwrap().unwrap();
+
+            let connection = Rc::clone(session.connection());
+            let length = BodyLength::UntilClose;
+            connection.respond(200, length, |_| Ok(())).unwrap();
+            // More than the kernel takes while nobody reads.
+            connection.push(Bytes::from(vec![0; 64 << 20])).unwrap();
+            let flushed = poll_fn(|cx| Poll::Ready(session.poll_flush(cx))).await;
+            assert!(flushed.is_pending());
+            let (first, taken) = (deadline(&session), connection.traffic().1);
+
+            let mut piece = vec![0; 64 << 10];
+            while connection.traffic().1 == taken {
+                client.read_exact(&mut piece).unwrap();
+                core.sleep(Duration::from_millis(1)).await;
+                poll_fn(|cx| {
+                    // Whoever moves a body on writes as much as goes, and looks at the clock then.
+                    assert!(connection.poll_flush(cx).is_pending());
+                    assert!(session.poll_flush(cx).is_pending());
+                    Poll::Ready(())
+                })
+                .await;
+            }
+            assert!(deadline(&session) > first);
+        };
+        Core::builder().run(main).unwrap();
     }
 }
