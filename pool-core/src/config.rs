@@ -15,8 +15,8 @@ use std::time::Duration;
 /// | `hold_timeout` | duration | 5 s | never | the pool from a holder that hangs |
 /// | `idle_timeout` | duration | 30 min | never | both sides from useless connections |
 ///
-/// Durations are at least 1 ns and at most 2^63 ns (292 years). Timers never fire early, and at
-/// most about half a millisecond late.
+/// Durations are at least 1 ns and at most 2^63 ns (292 years). Timers never fire early by the
+/// core's clock, and at most about half a millisecond late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     max_connections: u32,
@@ -150,7 +150,7 @@ impl PoolConfigBuilder {
     }
 
     /// The most idle connections kept to a destination, at most `max_connections`. With `None`
-    /// it is `max_connections`; with 0 no connection is ever reused.
+    /// it is `max_connections`; with 0 a connection that is released goes to a waiter or is closed.
     pub fn max_idle(mut self, connections: impl Into<Option<u32>>) -> Self {
         self.max_idle = connections.into();
         self
@@ -169,8 +169,8 @@ impl PoolConfigBuilder {
         self
     }
 
-    /// The longest wait for a connection, counted from the call of acquire, also while a connect
-    /// runs for it. `None` waits for ever.
+    /// The longest wait for a connection, counted from the first poll of an acquire, which is when
+    /// it takes its place in the queue, also while a connect runs for it. `None` waits for ever.
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.acquire_timeout = timeout.into();
         self
@@ -185,6 +185,9 @@ impl PoolConfigBuilder {
 
     /// The longest a connection may be held, after which it is closed under its holder. `None`
     /// never does.
+    ///
+    /// As no clock is read for a reuse, it counts from when the core last read it: if a task has
+    /// kept the thread, that is as much earlier as the turn has lasted by then.
     pub fn hold_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.hold_timeout = timeout.into();
         self

@@ -25,7 +25,7 @@ where
 }
 
 async fn pair(core: &Core) -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind(core, LOCALHOST, &ListenOptions::default()).unwrap();
+    let mut listener = TcpListener::bind(core, LOCALHOST, &ListenOptions::default()).unwrap();
     let address = listener.local_addr();
     let connecting = TcpStream::connect(core, address, &ConnectOptions::default())
         .await
@@ -140,7 +140,7 @@ fn socket_leaves_the_set_when_it_is_dropped_even_while_connecting() {
 fn busy_socket_lets_other_tasks_and_timers_run() {
     // A peer that is always ready: without a budget per turn its reader would never yield.
     run(|core| async move {
-        let listener = TcpListener::bind(&core, LOCALHOST, &ListenOptions::default()).unwrap();
+        let mut listener = TcpListener::bind(&core, LOCALHOST, &ListenOptions::default()).unwrap();
         let address = listener.local_addr();
         let flood = std::thread::spawn(move || {
             let mut socket = std::net::TcpStream::connect(address).unwrap();

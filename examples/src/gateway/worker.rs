@@ -141,13 +141,13 @@ impl Upstream {
     async fn run(
         self: Rc<Self>,
         core: &Core,
-        listener: TcpListener,
+        mut listener: TcpListener,
         stopped: oneshot::Receiver<()>,
         drain_timeout: Option<Duration>,
     ) -> Totals {
         let (closing, buffers, limits) =
             (Closing::default(), Buffers::default(), Limits::default());
-        let accepting = accept_each(core, &listener, |stream| {
+        let accepting = accept_each(core, &mut listener, |stream| {
             let connection = Connection::new(stream, &limits, &buffers);
             let session = Session::new(core, connection, closing.enter());
             core.spawn(serve(session, Rc::clone(&self)));

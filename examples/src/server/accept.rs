@@ -12,7 +12,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// # Cancel safety
 ///
 /// Dropping the future loses no connection that was accepted.
-pub async fn accept_each(core: &Core, listener: &TcpListener, mut serve: impl FnMut(TcpStream)) {
+pub async fn accept_each(
+    core: &Core,
+    listener: &mut TcpListener,
+    mut serve: impl FnMut(TcpStream),
+) {
     loop {
         match listener.accept().await {
             Ok(stream) => serve(stream),

@@ -114,13 +114,17 @@ impl Service {
     }
 }
 
-async fn run<F, Fut>(core: &Core, listener: TcpListener, serve: F, stopped: oneshot::Receiver<()>)
-where
+async fn run<F, Fut>(
+    core: &Core,
+    mut listener: TcpListener,
+    serve: F,
+    stopped: oneshot::Receiver<()>,
+) where
     F: Fn(Session) -> Fut,
     Fut: Future<Output = ()> + 'static,
 {
     let (closing, buffers, limits) = (Closing::default(), Buffers::default(), Limits::default());
-    let accepting = accept_each(core, &listener, |stream| {
+    let accepting = accept_each(core, &mut listener, |stream| {
         let connection = Connection::new(stream, &limits, &buffers);
         core.spawn(serve(Session::new(core, connection, closing.enter())));
     });

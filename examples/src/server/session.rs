@@ -234,7 +234,7 @@ mod tests {
     fn client_that_takes_some_of_its_response_gets_more_time_whoever_wrote_it() {
         let main = |core: Core| async move {
             let any = SocketAddr::from(([127, 0, 0, 1], 0));
-            let listener = TcpListener::bind(&core, any, &ListenOptions::default()).unwrap();
+            let mut listener = TcpListener::bind(&core, any, &ListenOptions::default()).unwrap();
             let mut client = std::net::TcpStream::connect(listener.local_addr()).unwrap();
             client.set_read_timeout(Some(DEADLINE)).unwrap();
             client

@@ -104,7 +104,7 @@ impl TcpListener {
     /// # Cancel safety
     ///
     /// Dropping the future loses no connection.
-    pub async fn accept(&self) -> io::Result<TcpStream> {
+    pub async fn accept(&mut self) -> io::Result<TcpStream> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 

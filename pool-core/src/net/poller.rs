@@ -120,7 +120,8 @@ impl Poller {
     pub(super) fn register(&self, source: &Rc<Source>) -> io::Result<SourceId> {
         let id = self.sources.borrow_mut().insert(Rc::downgrade(source));
         let key = id.to_key();
-        let events = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        let events =
+            EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         if let Err(errno) = epoll::add(&self.epoll, source.fd(), EventData::new_u64(key), events) {
             self.sources.borrow_mut().remove(id);
             return Err(errno.into());

@@ -118,9 +118,16 @@ pub(crate) struct Source {
     writable: Cell<bool>,
     /// The peer will send no more (FIN), or the connection is dead.
     peer_closed: Cell<bool>,
-    /// Dead in both directions: reset, or closed by both.
+    /// Reset, or given up by the network.
     dead: Cell<bool>,
+    /// The peer has sent urgent data, which ends reads before the kernel's buffer is empty.
+    urgent: Cell<bool>,
+    /// We have shut down our sending side: a refused write says nothing of the peer any more.
+    write_shut: Cell<bool>,
     failure: Cell<Option<Failure>>,
+    /// What a write was refused with. The kernel tells an error once, so the end of file that a
+    /// read finds afterwards is no clean one.
+    refused: Cell<Option<rustix::io::Errno>>,
     reader: RefCell<Option<Waker>>,
     writer: RefCell<Option<Waker>>,
     watch: Cell<(WatchMode, Option<WatchToken>)>,
@@ -141,7 +148,10 @@ impl Source {
             writable: Cell::new(false),
             peer_closed: Cell::new(false),
             dead: Cell::new(false),
+            urgent: Cell::new(false),
+            write_shut: Cell::new(false),
             failure: Cell::new(None),
+            refused: Cell::new(None),
             reader: RefCell::new(None),
             writer: RefCell::new(None),
             watch: Cell::new((WatchMode::Off, None)),
@@ -156,11 +166,18 @@ impl Source {
     ///
     /// Runs inside the harvest: notes and wakes, nothing else.
     pub(super) fn apply(&self, events: EventFlags) -> Option<WatchToken> {
-        let dead = events.intersects(EventFlags::ERR | EventFlags::HUP);
-        let closed = dead || events.contains(EventFlags::RDHUP);
-        let incoming = closed || events.contains(EventFlags::IN);
+        // Without an error a hang-up is the end of both directions, clean, unless the error has
+        // been told to a write before.
+        let hung_up = events.contains(EventFlags::HUP);
+        let dead = events.contains(EventFlags::ERR) || (hung_up && self.dead.get());
+        let closed = dead || hung_up || events.contains(EventFlags::RDHUP);
+        let urgent = events.contains(EventFlags::PRI);
+        let incoming = closed || urgent || events.contains(EventFlags::IN);
         if dead {
             self.dead.set(true);
+        }
+        if urgent {
+            self.urgent.set(true);
         }
         if closed {
             self.peer_closed.set(true);
@@ -169,7 +186,7 @@ impl Source {
             self.readable.set(true);
             wake(&self.reader);
         }
-        if dead || events.contains(EventFlags::OUT) {
+        if dead || hung_up || events.contains(EventFlags::OUT) {
             self.writable.set(true);
             wake(&self.writer);
         }
@@ -202,8 +219,15 @@ impl Source {
         match self.poll_incoming(cx, read) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(errno)) => Poll::Ready(Err(self.fail(errno))),
+            Poll::Ready(Ok(0)) if wanted > 0 => {
+                self.peer_closed.set(true);
+                Poll::Ready(match self.refused.get() {
+                    Some(errno) => Err(self.fail(errno)),
+                    None => Ok(0),
+                })
+            }
             Poll::Ready(Ok(n)) => {
-                if n < wanted && !self.peer_closed.get() {
+                if n < wanted && !self.peer_closed.get() && !self.urgent.get() {
                     self.readable.set(false);
                 }
                 Poll::Ready(Ok(n))
@@ -256,8 +280,14 @@ impl Source {
                 }
                 Err(rustix::io::Errno::AGAIN) => self.writable.set(false),
                 Err(rustix::io::Errno::INTR) => {}
-                // Not latched: an answer that arrived before the reset can still be read.
-                Err(errno) => return Poll::Ready(Err(errno.into())),
+                // Not final for reads: an answer that arrived before the reset can still be read.
+                Err(errno) => {
+                    if !self.write_shut.get() {
+                        self.dead.set(true);
+                        self.refused.set(Some(errno));
+                    }
+                    return Poll::Ready(Err(errno.into()));
+                }
             }
         }
         store(&self.writer, cx);
@@ -274,7 +304,17 @@ impl Source {
         Poll::Ready(outcome.map_err(|errno| self.fail(errno)))
     }
 
+    /// Ready once the connection is dead, whether or not anything is read.
+    pub(super) fn poll_reset(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.dead.get() || self.failure.get().is_some() {
+            return Poll::Ready(());
+        }
+        store(&self.reader, cx);
+        Poll::Pending
+    }
+
     fn fail(&self, errno: rustix::io::Errno) -> io::Error {
+        self.dead.set(true);
         self.failure.set(Some(Failure::Os(errno)));
         errno.into()
     }
@@ -301,6 +341,9 @@ impl Source {
     }
 
     pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        if how != Shutdown::Read {
+            self.write_shut.set(true);
+        }
         Ok(rustix::net::shutdown(&self.fd, how)?)
     }
 
@@ -374,6 +417,9 @@ impl Readiness {
         if source.peer_closed.get() {
             return Err(CloseReason::PeerClosed);
         }
+        if source.urgent.get() {
+            return Err(CloseReason::StrayBytes);
+        }
         if !source.readable.get() {
             return Ok(());
         }
@@ -390,20 +436,24 @@ impl Readiness {
         }
     }
 
-    /// Like [`check_quiet`](Self::check_quiet), for a connection about to be handed out: only the
-    /// flags are read, as the watch has closed it already if the kernel had anything to say.
-    pub(crate) fn check_flags(&self) -> Result<(), CloseReason> {
+    /// What the flags say of a connection about to be handed out; none: something has come in, or
+    /// the last read has filled its buffer, and the connection has to be asked.
+    pub(crate) fn flags(&self) -> Option<Result<(), CloseReason>> {
         let source = &*self.0;
-        match (
-            source.dead.get(),
-            source.peer_closed.get(),
-            source.readable.get(),
-        ) {
-            (true, _, _) => Err(CloseReason::Reset),
-            (_, true, _) => Err(CloseReason::PeerClosed),
-            (_, _, true) => Err(CloseReason::StrayBytes),
-            _ => Ok(()),
+        if source.dead.get() {
+            Some(Err(CloseReason::Reset))
+        } else if source.peer_closed.get() {
+            Some(Err(CloseReason::PeerClosed))
+        } else if source.readable.get() || source.urgent.get() {
+            None
+        } else {
+            Some(Ok(()))
         }
+    }
+
+    /// Whether both speak of the same socket.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn is_dead(&self) -> bool {

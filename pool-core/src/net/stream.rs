@@ -152,6 +152,13 @@ impl TcpStream {
         self.source.is_peer_closed()
     }
 
+    /// Ready once the peer has reset the connection or the network has given it up, whatever has
+    /// come in before and is unread. There is one waiter per direction, the last to poll; this one
+    /// counts as a reader.
+    pub fn poll_reset(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.source.poll_reset(cx)
+    }
+
     /// Shuts one or both directions down at once; the peer sees FIN.
     ///
     /// # Errors
@@ -186,12 +193,17 @@ impl TcpStream {
     ///
     /// What the kernel answers; [`ForceClosed`](super::ForceClosed) inside it when the pool closed
     /// the connection.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `limit` is 0: what such a read returns would look like the end of file.
     pub fn poll_read_buf(
         &self,
         cx: &mut Context<'_>,
         buf: &mut BytesMut,
         limit: usize,
     ) -> Poll<io::Result<usize>> {
+        assert!(limit > 0, "a read of no bytes");
         if buf.capacity() == buf.len() {
             buf.reserve(limit);
         }

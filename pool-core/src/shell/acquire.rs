@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::guard::Pooled;
 use super::shared::Shared;
-use super::slot::Mail;
+use super::slot::Answer;
 use crate::connector::Connector;
 use crate::error::AcquireError;
 use crate::state::{Admission, Disposition, WaiterId};
@@ -21,13 +21,12 @@ pub struct Acquire<C: Connector> {
     key: C::Key,
     acquired_at: &'static Location<'static>,
     fresh: bool,
-    step: Step,
+    step: Step<C::Error>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Step {
+enum Step<E> {
     Unasked,
-    Waiting(WaiterId),
+    Waiting(WaiterId, Rc<Answer<E>>),
     Ended,
 }
 
@@ -55,6 +54,7 @@ impl<C: Connector> Acquire<C> {
         self
     }
 
+    /// Asks the pool; none means that it is in the queue.
     fn ask(&mut self) -> Result<Option<Pooled<C>>, AcquireError<C::Error>> {
         loop {
             if !self.fresh
@@ -63,20 +63,22 @@ impl<C: Connector> Acquire<C> {
                 return Ok(Some(pooled));
             }
             let (key, fresh) = (self.shared.key_id(&self.key), self.fresh);
-            let (admission, effects) = self.shared.mutate(|state, now| match fresh {
+            // Off the warm path: its deadline and that of its connect are to be exact.
+            self.shared.core.read_clock();
+            let (admission, actions) = self.shared.mutate(|state, now| match fresh {
                 true => state.acquire_fresh(now, key),
                 false => state.acquire(now, key),
             });
-            // Before the effects: a connect may end while it is being started.
+            // Before the actions: a connect may end while it is being started.
             if let Admission::Wait(waiter) = admission {
-                self.step = Step::Waiting(waiter);
+                self.step = Step::Waiting(waiter, self.shared.answer(waiter));
             }
-            self.shared.act(effects);
+            self.shared.act(actions);
             match admission {
                 Admission::Wait(_) => return Ok(None),
                 Admission::Reject(why) => return Err(why.into()),
                 // A user's destructor has made one idle in between: it has not been looked at.
-                Admission::Reuse(conn) => match self.shared.flags(conn) {
+                Admission::Reuse(conn) => match self.shared.fitness(conn) {
                     Ok(()) => return Ok(self.shared.hold(conn, true, self.acquired_at)),
                     Err(reason) => self.shared.drive(|state, now| {
                         state.release(now, conn, Disposition::Close(reason));
@@ -89,15 +91,16 @@ impl<C: Connector> Acquire<C> {
     fn look(
         &self,
         waiter: WaiterId,
+        answer: &Answer<C::Error>,
         cx: &Context<'_>,
     ) -> Poll<Result<Pooled<C>, AcquireError<C::Error>>> {
         loop {
-            let conn = match self.shared.open_mail(waiter, cx.waker()) {
-                Mail::Nothing(_) => return Poll::Pending,
-                Mail::Failure(error) => return Poll::Ready(Err(error)),
-                Mail::Connection(conn) => conn,
+            let conn = match answer.take(cx) {
+                None => return Poll::Pending,
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                Some(Ok(conn)) => conn,
             };
-            if let Err(reason) = self.shared.flags(conn) {
+            if let Err(reason) = self.shared.fitness(conn) {
                 self.shared
                     .drive(|state, now| state.force_close(now, conn, reason));
             }
@@ -106,10 +109,11 @@ impl<C: Connector> Acquire<C> {
                 Some((conn, state.is_reused(conn)))
             });
             // None: it died on its way, and the waiter is back at the head of its queue.
-            if let Some((conn, reused)) = claimed
-                && let Some(pooled) = self.shared.hold(conn, reused, self.acquired_at)
-            {
-                return Poll::Ready(Ok(pooled));
+            if let Some((conn, reused)) = claimed {
+                self.shared.forget_waiter(waiter);
+                if let Some(pooled) = self.shared.hold(conn, reused, self.acquired_at) {
+                    return Poll::Ready(Ok(pooled));
+                }
             }
         }
     }
@@ -120,22 +124,20 @@ impl<C: Connector> Future for Acquire<C> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let waiter = match this.step {
-            Step::Waiting(waiter) => waiter,
-            Step::Ended => panic!("an acquire that has ended was polled again"),
-            Step::Unasked => match this.ask() {
-                Ok(None) => match this.step {
-                    Step::Waiting(waiter) => waiter,
-                    _ => unreachable!("asked without an answer"),
-                },
+        if let Step::Unasked = this.step {
+            match this.ask() {
+                Ok(None) => {}
                 ended => {
                     this.step = Step::Ended;
                     let ended = ended.transpose();
                     return ended.map_or(Poll::Pending, Poll::Ready);
                 }
-            },
+            }
+        }
+        let Step::Waiting(waiter, answer) = &this.step else {
+            panic!("an acquire that has ended was polled again");
         };
-        let looked = this.look(waiter, cx);
+        let looked = this.look(*waiter, answer, cx);
         if looked.is_ready() {
             this.step = Step::Ended;
         }
@@ -145,8 +147,8 @@ impl<C: Connector> Future for Acquire<C> {
 
 impl<C: Connector> Drop for Acquire<C> {
     fn drop(&mut self) {
-        if let Step::Waiting(waiter) = self.step {
-            self.shared.drop_mail(waiter);
+        if let Step::Waiting(waiter, _) = self.step {
+            self.shared.forget_waiter(waiter);
             self.shared.drive(|state, now| state.cancel(now, waiter));
         }
     }
@@ -156,7 +158,7 @@ impl<C: Connector> fmt::Debug for Acquire<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
             .field("key", &self.key)
-            .field("step", &self.step)
-            .finish()
+            .field("waits", &matches!(self.step, Step::Waiting(..)))
+            .finish_non_exhaustive()
     }
 }

@@ -1,25 +1,18 @@
 //! Connects: each a task of the pool's, which belongs to no waiter.
 
 use super::shared::Shared;
-use super::slot::{Abort, Mail, Slot};
+use super::slot::Abort;
 use crate::connector::{Connection, Connector};
 use crate::error::AcquireError;
 use crate::net::Readiness;
-use crate::state::{ConnId, KeyId};
+use crate::state::ConnId;
+use crate::wake::wake;
 
 impl<C: Connector> Shared<C> {
-    pub(super) fn start_connect(&self, conn: ConnId, key: KeyId) {
-        let name = self.names.borrow().get(key).cloned();
-        let (Some(key), Some(shared)) = (name, self.me.upgrade()) else {
-            debug_assert!(false, "a connect for a key without a name");
+    pub(super) fn start_connect(&self, conn: ConnId, key: C::Key, abort: Abort) {
+        let Some(shared) = self.me.upgrade() else {
             return;
         };
-        let abort = Abort::default();
-        let old = self
-            .conns
-            .borrow_mut()
-            .insert(conn, Slot::Connecting(abort.clone()));
-        drop(old);
         self.core.spawn(async move {
             // Told on every way out, a panic of the connector and the end of the core included.
             let failed = FailConnect {
@@ -52,14 +45,15 @@ impl<C: Connector> Shared<C> {
     }
 
     fn connected(&self, conn: ConnId, connection: C::Connection, readiness: Readiness) {
-        if !matches!(self.conns.borrow().get(conn), Some(Slot::Connecting(_))) {
+        if !self.is_connecting(conn) {
             self.fence_drop(connection);
             return;
         }
+        self.core.read_clock();
         self.put_here(conn, connection, readiness);
         self.drive(|state, now| state.connected(now, conn));
         // The watch tells changes only: what came before it began is asked for here.
-        if let Err(reason) = self.flags(conn) {
+        if let Err(reason) = self.fitness(conn) {
             self.drive(|state, now| state.force_close(now, conn, reason));
         }
     }
@@ -67,12 +61,15 @@ impl<C: Connector> Shared<C> {
     fn connect_failed(&self, conn: ConnId, error: Option<C::Error>) {
         let slot = self.take_slot(conn);
         drop(slot);
-        let (waiter, effects) = self.mutate(|state, now| state.connect_failed(now, conn));
+        self.core.read_clock();
+        let (waiter, actions) = self.mutate(|state, now| state.connect_failed(now, conn));
         if let Some(waiter) = waiter {
             let error = error.map_or(AcquireError::ConnectPanicked, AcquireError::Connect);
-            self.post(waiter, Mail::Failure(error));
+            if let Some(waker) = self.reject(waiter, error) {
+                wake(waker);
+            }
         }
-        self.act(effects);
+        self.act(actions);
     }
 }
 

@@ -32,6 +32,10 @@ use crate::wake::wake;
 /// Jobs taken from the mailbox in one turn, so that a flood of them cannot starve the sockets.
 const JOBS_PER_TURN: usize = 256;
 
+/// After a pause of more than this, what has come in meanwhile goes before what has timed out
+/// meanwhile: a task that kept the thread, or a machine that stood still, is not the peer's fault.
+const HELD_UP: Duration = Duration::from_millis(1);
+
 thread_local! {
     /// The core that runs on this thread, so that a handle knows its owner.
     static CURRENT: RefCell<Weak<CoreInner>> = const { RefCell::new(Weak::new()) };
@@ -62,6 +66,10 @@ pub(crate) struct CoreInner {
     asleep: Cell<bool>,
     /// The deadline that the driver sleeps towards.
     armed: Cell<Timestamp>,
+    /// When the last turn began.
+    turned_at: Cell<Timestamp>,
+    /// The last turn let the tasks run before the timers.
+    tasks_first: Cell<bool>,
     poller: Rc<Poller>,
     sleeps: RefCell<Wheel<Option<Waker>>>,
     mailbox: Arc<Mailbox>,
@@ -83,8 +91,8 @@ impl Core {
         CURRENT.with_borrow(Weak::upgrade).map(Self)
     }
 
-    /// What the clock said at the beginning of this turn: monotonic, and as old as the turn is
-    /// long.
+    /// What the clock said when it was last read, at the latest at the beginning of this turn:
+    /// monotonic, and at most as old as the turn is long.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         if self.0.asleep.get() {
@@ -94,9 +102,9 @@ impl Core {
         }
     }
 
-    /// Ends after `duration`, measured from [`now`](Self::now).
+    /// Ends after `duration`, measured from the call.
     pub fn sleep(&self, duration: Duration) -> Sleep {
-        self.sleep_until(self.now().saturating_add(duration))
+        self.sleep_until(self.read_clock().saturating_add(duration))
     }
 
     /// Ends when [`now`](Self::now) has reached `deadline`.
@@ -189,7 +197,9 @@ impl Core {
         self.0.asleep.get()
     }
 
-    fn read_clock(&self) -> Timestamp {
+    /// Reads the clock in the middle of a turn. For deadlines off the warm path: one that began
+    /// with the turn would be short by what the turn has taken so far.
+    pub(super) fn read_clock(&self) -> Timestamp {
         let elapsed = self.0.started.elapsed().as_nanos();
         let now = Timestamp::from_nanos(u64::try_from(elapsed).unwrap_or(u64::MAX));
         self.0.now.set(now);
@@ -203,6 +213,9 @@ impl Core {
         let mut watched = inner.watched.take();
         let mut busy = inner.poller.harvest(&mut watched);
         let now = self.read_clock();
+        let held_up = now.saturating_duration_since(inner.turned_at.replace(now)) > HELD_UP;
+        let tasks_first = busy && held_up && !inner.tasks_first.get();
+        inner.tasks_first.set(tasks_first);
         for token in watched.drain(..) {
             if let Some(pool) = self.pool(token.pool) {
                 inner
@@ -211,8 +224,10 @@ impl Core {
             }
         }
         inner.watched.replace(watched);
-        busy |= self.fire_sleeps(now);
-        busy |= self.fire_pools(now);
+        if !tasks_first {
+            busy |= self.fire_sleeps(now);
+            busy |= self.fire_pools(now);
+        }
         busy |= self.open_mail();
         busy
     }
@@ -362,6 +377,7 @@ impl CoreBuilder {
             "a core runs on this thread already"
         );
         let executor = runtime::executor(&self.name, self.cpu)?;
+        let _end = End;
         runtime::run(&executor, async {
             let (core, park) = self.start().map_err(StartError::Io)?;
             Ok(core.live(park, main).await)
@@ -410,6 +426,8 @@ impl CoreBuilder {
             now: Cell::new(Timestamp::ZERO),
             asleep: Cell::new(false),
             armed: Cell::new(Timestamp::MAX),
+            turned_at: Cell::new(Timestamp::ZERO),
+            tasks_first: Cell::new(false),
             poller,
             sleeps: RefCell::new(Wheel::new()),
             mailbox,
@@ -418,6 +436,24 @@ impl CoreBuilder {
             watched: RefCell::default(),
         }));
         Ok((core, park))
+    }
+}
+
+/// The end of this thread's core. However that comes, by a fault of the core too, the thread is
+/// free for another one, and nobody is left waiting for this one.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some(core) = CURRENT.take().upgrade() {
+            core.mailbox.close();
+        }
+    }
+}
+
+impl Drop for CoreInner {
+    fn drop(&mut self) {
+        self.mailbox.close();
     }
 }
 
@@ -439,12 +475,11 @@ impl Core {
         };
         self.0.mailbox.close();
         self.close_pools();
-        self.0.tasks.cancel_all().await;
+        self.0.tasks.close().await;
         // A task that was dropped may have given a connection back.
         self.close_pools();
         driver.cancel().await;
         runtime::turn_once().await;
-        CURRENT.take();
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 

@@ -83,6 +83,9 @@ impl<C: Connector> PoolHandle<C> {
         Fut: Future<Output = T> + 'static,
         T: Send + 'static,
     {
+        if self.mailbox.is_closed() {
+            return Err(SubmitError::Gone);
+        }
         if self.draining.load(Ordering::Acquire) {
             return Err(SubmitError::Draining);
         }

@@ -1,6 +1,7 @@
 //! How work from other threads reaches a core: a bounded queue and an alarm.
 
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -35,7 +36,7 @@ impl Mailbox {
     /// A job that is refused comes back dropped; one that is taken is either run or dropped by
     /// [`close`](Self::close), which ends whatever waits for its result.
     pub(crate) fn push(&self, job: Job) -> Result<(), SubmitError> {
-        if self.closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return Err(SubmitError::Gone);
         }
         self.jobs.push(job).map_err(|_| SubmitError::Full)?;
@@ -49,6 +50,11 @@ impl Mailbox {
             let _ = rustix::io::write(&self.alarm, &1u64.to_ne_bytes());
         }
         Ok(())
+    }
+
+    /// Whether the owner has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// The owner takes the oldest job.
@@ -81,7 +87,10 @@ impl Mailbox {
 
     fn discard(&self) {
         while let Some(job) = self.jobs.pop() {
-            drop(job);
+            // What a job has captured is a user's, and the next one must be dropped too.
+            if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
+                tracing::error!("the destructor of a job panicked");
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 mod acquire;
 mod connect;
 mod core;
+mod effects;
 mod guard;
 mod handle;
 mod mailbox;

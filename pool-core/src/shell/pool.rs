@@ -63,7 +63,7 @@ impl<C: Connector> Pool<C> {
     ///
     /// # Errors
     ///
-    /// The future ends with an [`AcquireError`]; the caller holds nothing then.
+    /// The future ends with an [`AcquireError`](crate::AcquireError); the caller holds nothing then.
     ///
     /// # Cancel safety
     ///

@@ -11,17 +11,20 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::core::Core;
+use super::effects::Action;
 use super::guard::Pooled;
 use super::handle::PoolHandle;
 use super::pool::{DestinationSnapshot, PoolSnapshot};
-use super::slot::{Mail, Slot};
+use super::slot::{Answer, Slot};
 use super::table::Table;
 use crate::connector::{Connection, Connector};
 use crate::error::AcquireError;
 use crate::net::{PoolId, Readiness, WatchMode, WatchToken};
-use crate::state::{ConnId, Disposition, Effect, KeyId, PoolState, Rejection, WaiterId};
-use crate::wake::wake;
+use crate::state::{ConnId, Disposition, KeyId, PoolState, WaiterId};
 use crate::{CloseReason, PoolConfig, Timestamp};
+
+/// A pool without destinations keeps room for so many.
+const KEPT_KEYS: usize = 64;
 
 /// What the core's turn does with a pool, whatever its type.
 pub(crate) trait PoolHooks {
@@ -41,12 +44,12 @@ pub(super) struct Shared<C: Connector> {
     /// Borrowed only in [`mutate`](Self::mutate), and for reading in between; never across an
     /// await, a waker, or the drop of a user's value (invariant 13).
     state: RefCell<PoolState>,
-    /// Room for effects, kept from one drain to the next.
-    effects: Cell<Vec<Effect>>,
+    /// Room for actions, kept from one time to the next.
+    actions: Cell<Vec<Action<C>>>,
     keys: RefCell<HashMap<C::Key, KeyId>>,
     pub(super) names: RefCell<Table<KeyId, C::Key>>,
-    pub(super) conns: RefCell<Table<ConnId, Slot<C::Connection>>>,
-    waiters: RefCell<Table<WaiterId, Mail<C::Error>>>,
+    conns: RefCell<Table<ConnId, Slot<C::Connection>>>,
+    waiters: RefCell<Table<WaiterId, Rc<Answer<C::Error>>>>,
     /// Set once, and read by the handles on other threads.
     draining: Arc<AtomicBool>,
     drained: Cell<Option<Vec<Waker>>>,
@@ -54,79 +57,56 @@ pub(super) struct Shared<C: Connector> {
 
 impl<C: Connector> Shared<C> {
     pub(super) fn new(core: &Core, config: PoolConfig, connector: C) -> Rc<Self> {
-        Rc::new_cyclic(|weak: &Weak<Self>| Self {
+        let shared = Rc::new_cyclic(|weak: &Weak<Self>| Self {
             core: core.clone(),
             id: core.add_pool(weak.clone()),
             me: weak.clone(),
             connector,
             state: RefCell::new(PoolState::new(config)),
-            effects: Cell::default(),
+            actions: Cell::default(),
             keys: RefCell::default(),
             names: RefCell::new(Table::new()),
             conns: RefCell::new(Table::new()),
             waiters: RefCell::new(Table::new()),
             draining: Arc::default(),
             drained: Cell::new(None),
-        })
+        });
+        if core.tasks().is_closed() {
+            // Nothing would ever carry its work out.
+            shared.start_drain(Duration::ZERO);
+        }
+        shared
     }
 
     /// Changes the state once and carries out what it asks for.
     pub(super) fn drive<R>(&self, change: impl FnOnce(&mut PoolState, Timestamp) -> R) -> R {
-        let (result, effects) = self.mutate(change);
-        self.act(effects);
+        let (result, actions) = self.mutate(change);
+        self.act(actions);
         result
     }
 
-    /// Borrows the state, changes it once, and takes out the effects. They are to be given to
-    /// [`act`](Self::act) before anything else happens to the pool.
+    /// Borrows the state, changes it once, and makes ready what it asks for, to be given to
+    /// [`act`](Self::act).
     pub(super) fn mutate<R>(
         &self,
         change: impl FnOnce(&mut PoolState, Timestamp) -> R,
-    ) -> (R, Vec<Effect>) {
+    ) -> (R, Vec<Action<C>>) {
         let now = self.core.now();
         let mut state = self.state.borrow_mut();
         let result = change(&mut state, now);
-        let mut effects = Vec::new();
+        let mut actions = Vec::new();
         if state.has_effects() {
-            effects = self.effects.take();
-            effects.extend(std::iter::from_fn(|| state.poll_effect()));
+            actions = self.actions.take();
+            while let Some(effect) = state.poll_effect() {
+                self.make_ready(effect, &mut actions);
+            }
         }
         if self.core.is_asleep()
             && let Some(deadline) = state.next_timeout()
         {
             self.core.kick_for(deadline);
         }
-        (result, effects)
-    }
-
-    /// Carries out effects, in order. No borrow is held while a user's code runs.
-    pub(super) fn act(&self, mut effects: Vec<Effect>) {
-        if effects.capacity() == 0 {
-            return;
-        }
-        for effect in effects.drain(..) {
-            match effect {
-                Effect::Connect(conn, key) => self.start_connect(conn, key),
-                Effect::AbortConnect(conn, _) => {
-                    if let Some(Slot::Connecting(abort)) = self.take_slot(conn) {
-                        abort.fire();
-                    }
-                }
-                Effect::Deliver(waiter, conn) => self.post(waiter, Mail::Connection(conn)),
-                Effect::Reject(waiter, why) => self.post(waiter, Mail::Failure(why.into())),
-                Effect::Close(conn, reason) => self.close(conn, reason),
-                Effect::ForceClose(conn, reason) => self.force_close(conn, reason),
-                Effect::ForgetKey(key) => self.forget(key),
-                Effect::Drained => {
-                    for waker in self.drained.take().unwrap_or_default() {
-                        wake(waker);
-                    }
-                }
-                #[allow(unreachable_patterns, reason = "effects may be added")]
-                _ => unreachable!("every effect has an arm"),
-            }
-        }
-        self.effects.set(effects);
+        (result, actions)
     }
 
     /// The id of a key, new if the pool does not know it.
@@ -150,27 +130,37 @@ impl<C: Connector> Shared<C> {
         let id = *self.keys.borrow().get(key)?;
         loop {
             let conn = self.drive(|state, now| state.idle_candidate(now, id))?;
-            match self.flags(conn) {
-                Ok(()) => {
-                    let reused = self.state.borrow().is_reused(conn);
-                    let admission = self.drive(|state, now| state.acquire(now, id));
-                    debug_assert_eq!(admission, crate::state::Admission::Reuse(conn));
-                    return self.hold(conn, reused, acquired_at);
-                }
-                Err(reason) => self.drive(|state, now| state.force_close(now, conn, reason)),
+            if let Err(reason) = self.fitness(conn) {
+                self.drive(|state, now| state.force_close(now, conn, reason));
+                continue;
+            }
+            let reused = self.state.borrow().is_reused(conn);
+            if self.drive(|state, now| state.acquire_idle(now, conn)) {
+                return self.hold(conn, reused, acquired_at);
             }
         }
     }
 
-    /// What the flags say of a connection that is here (invariant 9).
-    pub(super) fn flags(&self, conn: ConnId) -> Result<(), CloseReason> {
-        match self.conns.borrow().get(conn) {
-            Some(Slot::Here { readiness, .. }) => readiness.check_flags(),
+    pub(super) fn is_connecting(&self, conn: ConnId) -> bool {
+        matches!(self.conns.borrow().get(conn), Some(Slot::Connecting(_)))
+    }
+
+    /// Whether a connection that is here may be handed out (invariant 9). Only the flags are read,
+    /// unless they say that something has come in: that may be the connection's own business, or
+    /// what a read to the last byte has left behind.
+    pub(super) fn fitness(&self, conn: ConnId) -> Result<(), CloseReason> {
+        let mut conns = self.conns.borrow_mut();
+        match conns.get_mut(conn) {
+            Some(slot @ Slot::Here { .. }) => {
+                if let Some(verdict) = slot.flags() {
+                    return verdict;
+                }
+                let taken = slot.begin_check();
+                drop(conns);
+                self.check_here(conn, taken)
+            }
             // It cannot be waited for: whoever asks is called by the check.
-            Some(Slot::Checked(readiness)) => Err(readiness
-                .check_flags()
-                .err()
-                .unwrap_or(CloseReason::StrayBytes)),
+            Some(Slot::Checked) => Err(CloseReason::StrayBytes),
             _ => Ok(()),
         }
     }
@@ -212,7 +202,7 @@ impl<C: Connector> Shared<C> {
             self.fence_drop(connection);
             return;
         }
-        let reason = reason.or_else(|| self.check(&mut connection).err());
+        let reason = reason.or_else(|| self.check_returned(conn, &mut connection).err());
         if reason.is_none()
             && let Some(Slot::Held { readiness, .. }) = self.take_slot(conn)
         {
@@ -236,34 +226,33 @@ impl<C: Connector> Shared<C> {
         self.drive(|state, now| state.release(now, conn, disposition));
     }
 
-    /// Takes a waiter's mail out, or leaves a waker for when there is some.
-    pub(super) fn open_mail(&self, waiter: WaiterId, waker: &Waker) -> Mail<C::Error> {
-        let waker = waker.clone();
+    /// What a waiter will be told, for the one who tells and the one who waits.
+    pub(super) fn answer(&self, waiter: WaiterId) -> Rc<Answer<C::Error>> {
         let mut waiters = self.waiters.borrow_mut();
-        let mail = waiters.remove(waiter).unwrap_or(Mail::Nothing(None));
-        if matches!(mail, Mail::Nothing(_)) {
-            waiters.insert(waiter, Mail::Nothing(Some(waker)));
+        if let Some(answer) = waiters.get(waiter) {
+            return Rc::clone(answer);
         }
-        drop(waiters);
-        mail
+        let answer = Rc::default();
+        waiters.insert(waiter, Rc::clone(&answer));
+        answer
     }
 
-    /// A waiter has ended; what it has not read is dropped.
-    pub(super) fn drop_mail(&self, waiter: WaiterId) {
-        let mail = self.waiters.borrow_mut().remove(waiter);
-        drop(mail);
+    /// Ends a waiter without a connection; returns whom to wake.
+    pub(super) fn reject(&self, waiter: WaiterId, error: AcquireError<C::Error>) -> Option<Waker> {
+        let answer = self.answer(waiter);
+        self.forget_waiter(waiter);
+        answer.give(Err(error))
+    }
+
+    /// A waiter's id has ended. What it was told stays with whoever has its answer.
+    pub(super) fn forget_waiter(&self, waiter: WaiterId) {
+        let answer = self.waiters.borrow_mut().remove(waiter);
+        drop(answer);
     }
 
     pub(super) fn start_drain(&self, grace: Duration) {
         self.draining.store(true, Ordering::Release);
         self.drive(|state, now| state.drain(now, now.saturating_add(grace)));
-    }
-
-    pub(super) fn post(&self, waiter: WaiterId, mail: Mail<C::Error>) {
-        let old = self.waiters.borrow_mut().insert(waiter, mail);
-        if let Some(Mail::Nothing(Some(waker))) = old {
-            wake(waker);
-        }
     }
 
     fn token(&self, conn: ConnId) -> WatchToken {
@@ -280,40 +269,19 @@ impl<C: Connector> Shared<C> {
             connection,
             readiness,
         };
+        self.put_slot(conn, slot);
+    }
+
+    /// What stood there before, of this connection or of a stale id, is no user's value: those
+    /// are taken out when their id ends.
+    pub(super) fn put_slot(&self, conn: ConnId, slot: Slot<C::Connection>) {
         let old = self.conns.borrow_mut().insert(conn, slot);
+        debug_assert!(!matches!(old, Some(Slot::Here { .. })));
         drop(old);
     }
 
     pub(super) fn take_slot(&self, conn: ConnId) -> Option<Slot<C::Connection>> {
         self.conns.borrow_mut().remove(conn)
-    }
-
-    fn close(&self, conn: ConnId, reason: CloseReason) {
-        tracing::debug!(?conn, %reason, "closed");
-        if let Some(Slot::Here {
-            connection,
-            readiness,
-        }) = self.take_slot(conn)
-        {
-            readiness.unwatch();
-            drop(readiness);
-            self.fence_drop(connection);
-        }
-    }
-
-    fn force_close(&self, conn: ConnId, reason: CloseReason) {
-        if let Some(Slot::Held {
-            readiness,
-            acquired_at,
-        }) = self.take_slot(conn)
-        {
-            tracing::warn!(?conn, %reason, %acquired_at, "force-closed while acquired");
-            readiness.unwatch();
-            // What arrived before a reset can still be read; the socket needs no shutting down.
-            if reason != CloseReason::Reset {
-                readiness.force_close(reason, acquired_at);
-            }
-        }
     }
 
     /// Checks a connection that was taken out of its slot for it, and puts it back unless the
@@ -328,7 +296,7 @@ impl<C: Connector> Shared<C> {
         };
         let verdict = self.check(&mut connection);
         let mut conns = self.conns.borrow_mut();
-        if let Some(slot @ Slot::Checked(_)) = conns.get_mut(conn) {
+        if let Some(slot @ Slot::Checked) = conns.get_mut(conn) {
             *slot = Slot::Here {
                 connection,
                 readiness,
@@ -349,20 +317,50 @@ impl<C: Connector> Shared<C> {
         verdict.unwrap_or(Err(CloseReason::ExchangeFailed))
     }
 
-    /// Drops a user's value, whose destructor may do anything, even panic.
-    pub(super) fn fence_drop(&self, value: C::Connection) {
-        self.core
-            .tasks()
-            .fence("a connection's drop", || drop(value));
+    /// Asks a connection that is given back. It has to be the one that was given out: a guard
+    /// gives `&mut` to it, and what was put in its place the pool has never watched.
+    fn check_returned(
+        &self,
+        conn: ConnId,
+        connection: &mut C::Connection,
+    ) -> Result<(), CloseReason> {
+        let tasks = self.core.tasks();
+        let ours = tasks.fence("a connection's readiness", || connection.readiness());
+        let is_same = match (ours, self.conns.borrow().get(conn)) {
+            (Some(ours), Some(Slot::Held { readiness, .. })) => readiness.is_same(&ours),
+            _ => false,
+        };
+        if !is_same {
+            tracing::warn!(?conn, "another connection was given back in its place");
+            return Err(CloseReason::ExchangeFailed);
+        }
+        self.check(connection)
     }
 
-    fn forget(&self, id: KeyId) {
-        let name = self.names.borrow_mut().remove(id);
-        let entry = name
-            .as_ref()
-            .and_then(|key| self.keys.borrow_mut().remove_entry(key));
-        drop((name, entry));
+    /// Drops a user's value, whose destructor may do anything, even panic.
+    pub(super) fn fence_drop<T>(&self, value: T) {
+        self.core.tasks().fence("a destructor", || drop(value));
     }
+
+    pub(super) fn forget_key(&self, name: &C::Key) -> Option<C::Key> {
+        let mut keys = self.keys.borrow_mut();
+        let entry = keys.remove_entry(name);
+        if keys.is_empty() && keys.capacity() > KEPT_KEYS {
+            *keys = HashMap::new();
+        }
+        entry.map(|(key, _)| key)
+    }
+
+    /// Who waits for the end of the drain.
+    pub(super) fn take_drained(&self) -> Vec<Waker> {
+        self.drained.take().unwrap_or_default()
+    }
+
+    /// Takes back an empty list of actions for its room.
+    pub(super) fn keep_room(&self, actions: Vec<Action<C>>) {
+        self.actions.set(actions);
+    }
+
     pub(super) fn connector(&self) -> &C {
         &self.connector
     }
@@ -402,19 +400,13 @@ impl<C: Connector> Shared<C> {
 
 impl<C: Connector> PoolHooks for Shared<C> {
     fn readiness_changed(&self, conn: ConnId) {
-        let verdict = {
-            let mut conns = self.conns.borrow_mut();
-            match conns.get_mut(conn) {
-                Some(Slot::Held { readiness, .. }) if readiness.is_dead() => {
-                    Err(CloseReason::Reset)
-                }
-                Some(slot @ Slot::Here { .. }) => {
-                    let taken = slot.begin_check();
-                    drop(conns);
-                    self.check_here(conn, taken)
-                }
-                _ => Ok(()),
-            }
+        let dead_while_held = matches!(
+            self.conns.borrow().get(conn),
+            Some(Slot::Held { readiness, .. }) if readiness.is_dead()
+        );
+        let verdict = match dead_while_held {
+            true => Err(CloseReason::Reset),
+            false => self.fitness(conn),
         };
         if let Err(reason) = verdict {
             self.drive(|state, now| state.force_close(now, conn, reason));
@@ -442,17 +434,8 @@ impl<C: Connector> PoolHooks for Shared<C> {
 impl<C: Connector> Drop for Shared<C> {
     fn drop(&mut self) {
         self.core.remove_pool(self.id);
-    }
-}
-
-impl<E> From<Rejection> for AcquireError<E> {
-    fn from(rejection: Rejection) -> Self {
-        match rejection {
-            Rejection::AcquireTimeout => Self::AcquireTimeout,
-            Rejection::ConnectTimeout => Self::ConnectTimeout,
-            Rejection::ClosedUnused(reason) => Self::ClosedUnused(reason),
-            Rejection::QueueFull { pending } => Self::QueueFull { pending },
-            Rejection::Draining => Self::Draining,
+        for slot in self.conns.get_mut().take_all() {
+            self.core.tasks().fence("a destructor", || drop(slot));
         }
     }
 }

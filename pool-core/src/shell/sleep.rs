@@ -12,13 +12,16 @@ use crate::state::wheel::TimerId;
 
 /// Ends when its time has come: [`Core::sleep`].
 ///
-/// Never early, and at most one tick (0.53 ms) after the core's turn that sees the time passed.
+/// Never early, never in the turn in which it was set, and at most one tick (0.53 ms) after the core's turn that sees the time passed.
 /// Dropping it cancels the timer.
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Sleep {
     core: Core,
     timer: TimerId,
     deadline: Timestamp,
+    /// The turn in which it was set. It does not end in the same one, so that a loop of sleeps
+    /// that are over at once gives way to others.
+    turn: u64,
 }
 
 impl Sleep {
@@ -26,10 +29,12 @@ impl Sleep {
         let timer = core.sleeps().insert(None);
         core.sleeps().schedule(timer, deadline);
         core.kick_for(deadline);
+        let turn = core.turns();
         Self {
             core,
             timer,
             deadline,
+            turn,
         }
     }
 
@@ -41,7 +46,8 @@ impl Sleep {
 
     /// Begins anew: it ends after `duration` from now.
     pub fn restart(&mut self, duration: Duration) {
-        self.deadline = self.core.now().saturating_add(duration);
+        self.deadline = self.core.read_clock().saturating_add(duration);
+        self.turn = self.core.turns();
         self.core.sleeps().schedule(self.timer, self.deadline);
         self.core.kick_for(self.deadline);
     }
@@ -51,7 +57,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.core.now() >= self.deadline {
+        if self.core.now() >= self.deadline && self.core.turns() != self.turn {
             return Poll::Ready(());
         }
         let waker = Some(cx.waker().clone());

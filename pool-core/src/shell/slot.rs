@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::Location;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
+use crate::CloseReason;
 use crate::error::AcquireError;
 use crate::net::Readiness;
 use crate::state::ConnId;
@@ -21,7 +22,7 @@ pub(super) enum Slot<T> {
     },
     /// On the stack of [`Shared::readiness_changed`](super::shared::Shared), whose check by the user
     /// may call the pool.
-    Checked(Readiness),
+    Checked,
     /// A guard has it.
     Held {
         readiness: Readiness,
@@ -30,19 +31,27 @@ pub(super) enum Slot<T> {
 }
 
 impl<T> Slot<T> {
+    /// What the flags say of a connection that is here; none: that it has to be asked.
+    pub(super) fn flags(&self) -> Option<Result<(), CloseReason>> {
+        match self {
+            Self::Here { readiness, .. } => readiness.flags(),
+            _ => Some(Ok(())),
+        }
+    }
+
     /// Takes out a connection that is here, for its check.
     pub(super) fn begin_check(&mut self) -> Option<(T, Readiness)> {
-        let Self::Here { readiness, .. } = self else {
+        if !matches!(self, Self::Here { .. }) {
             return None;
-        };
-        let checked = Self::Checked(readiness.clone());
-        match std::mem::replace(self, checked) {
-            Self::Here {
-                connection,
-                readiness,
-            } => Some((connection, readiness)),
-            _ => unreachable!("just seen to be here"),
         }
+        let Self::Here {
+            connection,
+            readiness,
+        } = std::mem::replace(self, Self::Checked)
+        else {
+            unreachable!("just seen to be here");
+        };
+        Some((connection, readiness))
     }
 }
 
@@ -71,9 +80,36 @@ impl Abort {
     }
 }
 
-/// What a waiter finds when it looks.
-pub(super) enum Mail<E> {
-    Nothing(Option<Waker>),
-    Connection(ConnId),
-    Failure(AcquireError<E>),
+/// What a waiter is told, kept by its acquire and not by its id: the state frees the id of a waiter
+/// that it rejects, and the next one may get it before the first has looked.
+pub(super) struct Answer<E> {
+    given: Cell<Option<Result<ConnId, AcquireError<E>>>>,
+    waker: Cell<Option<Waker>>,
+}
+
+impl<E> Default for Answer<E> {
+    fn default() -> Self {
+        Self {
+            given: Cell::new(None),
+            waker: Cell::new(None),
+        }
+    }
+}
+
+impl<E> Answer<E> {
+    /// Gives the answer, and returns whom to wake.
+    pub(super) fn give(&self, answer: Result<ConnId, AcquireError<E>>) -> Option<Waker> {
+        self.given.set(Some(answer));
+        self.waker.take()
+    }
+
+    /// Takes the answer, or leaves a waker for when there is one.
+    pub(super) fn take(&self, cx: &Context<'_>) -> Option<Result<ConnId, AcquireError<E>>> {
+        let given = self.given.take();
+        if given.is_none() {
+            let old = self.waker.replace(Some(cx.waker().clone()));
+            drop(old);
+        }
+        given
+    }
 }

@@ -55,6 +55,14 @@ impl<I: SlabId, T> Table<I, T> {
     }
 }
 
+impl<I, T> Table<I, T> {
+    /// Takes everything out.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<I, T> {
+        let entries = std::mem::take(&mut self.entries);
+        entries.into_iter().flatten().map(|(_, value)| value)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Table;

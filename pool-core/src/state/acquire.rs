@@ -1,16 +1,17 @@
 //! From the call of acquire to a connection: reuse, the queue, delivery, claim and cancel.
 
-use super::entries::{ConnStatus, Waiter, WaiterStatus};
+use super::entries::{Conn, ConnStatus, Waiter, WaiterStatus};
 use super::list::Links;
 use super::{Admission, ConnId, Effect, KeyId, PoolState, Rejection, TimerOwner, WaiterId};
 use crate::{CloseReason, Timestamp};
 
 impl PoolState {
-    /// The connection that an [`acquire`](Self::acquire) with the same `now` would hand out.
+    /// The idle connection that is next to be handed out.
     ///
-    /// The driver looks at its readiness before it acquires. If the peer has closed it or has
-    /// sent bytes, it calls [`force_close`](Self::force_close) and asks again. The key stays
-    /// valid meanwhile as long as no effect is asked for.
+    /// The driver looks at its readiness first. If it is fit, it calls
+    /// [`acquire_idle`](Self::acquire_idle); if the peer has closed it or has sent bytes,
+    /// [`force_close`](Self::force_close), and asks again. The key stays valid meanwhile as long as
+    /// no effect is asked for.
     #[must_use]
     pub fn idle_candidate(&self, now: Timestamp, key: KeyId) -> Option<ConnId> {
         if !self.phase.is_open() {
@@ -20,6 +21,24 @@ impl PoolState {
         key.idle
             .iter(&self.conns)
             .find(|id| !self.is_idle_expired(now, *id))
+    }
+
+    /// Takes an idle connection. Tells whether it was there to be taken: its time may have run out
+    /// since it was looked at. Nothing has changed then.
+    #[inline]
+    #[must_use = "the connection is not acquired unless this says so"]
+    pub fn acquire_idle(&mut self, now: Timestamp, conn: ConnId) -> bool {
+        self.observe(now);
+        let Some(&Conn { key, status, .. }) = self.conns.get(conn) else {
+            return false;
+        };
+        if status != ConnStatus::Idle || !self.phase.is_open() || self.is_idle_expired(now, conn) {
+            return false;
+        }
+        self.keys[key].stats.acquires.requested += 1;
+        self.move_to(now, conn, ConnStatus::Acquired);
+        self.count_served(key, conn, false);
+        true
     }
 
     /// Asks for a connection.
@@ -54,8 +73,9 @@ impl PoolState {
     }
 
     /// Asks for a connection that nobody has used before: for a request that has just met a stale
-    /// one. It waits in the same queue, and lets used connections pass to those behind it. At the
-    /// cap the coldest idle connection is evicted for it.
+    /// one. It waits in the same queue, and lets used connections pass to those behind it while a
+    /// connect is under way. At the cap the coldest idle connection is evicted for it, or, once it
+    /// is the oldest waiter, the next that is released.
     ///
     /// # Panics
     ///

@@ -25,7 +25,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    fn allows(&self, now: Timestamp) -> bool {
+    pub(super) fn allows(&self, now: Timestamp) -> bool {
         now >= self.until
     }
 

@@ -1,6 +1,6 @@
 //! From a holder back to a waiter or to idle, and the ways in which a connection ends.
 
-use super::entries::{Conn, ConnStatus};
+use super::entries::{Conn, ConnStatus, Key};
 use super::{ConnId, Disposition, Effect, PoolState, Rejection};
 use crate::{CloseReason, Timestamp};
 
@@ -69,7 +69,9 @@ impl PoolState {
     pub(super) fn place(&mut self, now: Timestamp, conn: ConnId) -> bool {
         let Conn { key: id, uses, .. } = self.conns[conn];
         let key = &self.keys[id];
-        if let Some(waiter) = self.waiter_for(id, uses > 0) {
+        if uses > 0 && self.makes_room(now, key) {
+            self.close(conn, CloseReason::Evicted, Effect::Close);
+        } else if let Some(waiter) = self.waiter_for(id, uses > 0) {
             self.deliver(now, conn, waiter);
         } else if !self.phase.is_open() {
             self.close(conn, CloseReason::Drained, Effect::Close);
@@ -81,6 +83,20 @@ impl PoolState {
             return quiet;
         }
         false
+    }
+
+    /// Whether a used connection has to go so that the oldest waiter, who takes only a fresh one,
+    /// gets its connect. At a cap that binds it would starve otherwise: all that is released would
+    /// go to those behind it.
+    #[inline]
+    fn makes_room(&self, now: Timestamp, key: &Key) -> bool {
+        let Some(oldest) = key.queue.front() else {
+            return false;
+        };
+        self.waiters[oldest].fresh
+            && key.stats.connecting.current == 0
+            && key.stats.live() >= self.config.max_connections()
+            && key.backoff.allows(now)
     }
 
     /// Ends an open connection.

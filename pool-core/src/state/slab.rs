@@ -113,6 +113,7 @@ impl<I: SlabId, T> Slab<I, T> {
         }
     }
 
+    #[cfg(any(test, feature = "glommio"))]
     pub(crate) fn len(&self) -> usize {
         self.live
     }

@@ -461,19 +461,37 @@ fn a_fresh_acquire_at_the_cap_evicts_the_coldest_idle_connection() {
 }
 
 #[test]
-fn a_fresh_waiter_lets_used_connections_pass_to_those_behind_it() {
+fn a_fresh_waiter_lets_used_connections_pass_while_its_connect_is_under_way() {
     let mut pool = Pool::new(config().max_connections(2));
     let [first, second] = [pool.open(), pool.open()];
     let fresh = wait_fresh(&mut pool);
     let ordinary = pool.wait();
     pool.release(first);
-    assert_eq!(pool.effects(), [Effect::Deliver(ordinary, first)]);
-    pool.release(second);
-    assert_eq!(
-        pool.effects(),
-        [Effect::Close(second, CloseReason::Evicted)]
-    );
+    assert_eq!(pool.effects(), [Effect::Close(first, CloseReason::Evicted)]);
     let new = pool.connects[0];
+    pool.release(second);
+    assert_eq!(pool.effects(), [Effect::Deliver(ordinary, second)]);
     pool.connected(new);
     assert_eq!(pool.claim(fresh), Some(new));
+}
+
+#[test]
+fn a_fresh_waiter_is_not_starved_by_those_behind_it() {
+    let mut pool = Pool::new(config().max_connections(1));
+    let mut held = pool.open();
+    let first = pool.wait();
+    let fresh = wait_fresh(&mut pool);
+    let rest: Vec<_> = (0..100).map(|_| pool.wait()).collect();
+    pool.release(held);
+    assert_eq!(pool.claim(first), Some(held), "it came before");
+    pool.effects();
+    pool.release(held);
+    assert_eq!(pool.effects(), [Effect::Close(held, CloseReason::Evicted)]);
+    held = pool.connects[0];
+    pool.connected(held);
+    assert_eq!(pool.claim(fresh), Some(held));
+    for waiter in rest {
+        pool.release(held);
+        assert_eq!(pool.claim(waiter), Some(held));
+    }
 }
