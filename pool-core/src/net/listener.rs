@@ -9,9 +9,9 @@ use std::task::{Context, Poll};
 
 use rustix::net::{SocketFlags, acceptfrom_with};
 
+use super::poller::Poller;
 use super::source::Source;
 use super::stream::TcpStream;
-use crate::shell::Core;
 
 /// What is set on a socket before it listens.
 #[derive(Clone, Debug)]
@@ -60,16 +60,15 @@ impl ListenOptions {
 pub struct TcpListener {
     source: Rc<Source>,
     local: SocketAddr,
-    core: Core,
+    poller: Rc<Poller>,
 }
 
 impl TcpListener {
-    /// Listens on `address`.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel answers, such as `AddrInUse`.
-    pub fn bind(core: &Core, address: SocketAddr, options: &ListenOptions) -> io::Result<Self> {
+    pub(crate) fn bind_in(
+        poller: &Rc<Poller>,
+        address: SocketAddr,
+        options: &ListenOptions,
+    ) -> io::Result<Self> {
         let kind = socket2::Type::STREAM.nonblocking().cloexec();
         let socket = socket2::Socket::new(socket2::Domain::for_address(address), kind, None)?;
         socket.set_reuse_address(true)?;
@@ -79,11 +78,11 @@ impl TcpListener {
         socket.bind(&address.into())?;
         socket.listen(options.backlog)?;
         let local = socket.local_addr()?.as_socket().unwrap_or(address);
-        let source = Source::register(core.poller(), socket.into())?;
+        let source = Source::register(poller, socket.into())?;
         Ok(Self {
             source,
             local,
-            core: core.clone(),
+            poller: Rc::clone(poller),
         })
     }
 
@@ -122,7 +121,7 @@ impl TcpListener {
             let peer = peer
                 .and_then(|p| SocketAddr::try_from(p).ok())
                 .unwrap_or(self.local);
-            let source = Source::register(self.core.poller(), fd)?;
+            let source = Source::register(&self.poller, fd)?;
             Ok(TcpStream::accepted(source, peer))
         })
     }

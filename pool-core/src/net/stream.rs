@@ -14,8 +14,8 @@ use bytes::{BufMut, BytesMut};
 use futures_io::{AsyncRead, AsyncWrite};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
+use super::poller::Poller;
 use super::source::{Readiness, Source};
-use crate::shell::Core;
 
 /// What is set on a socket before it connects.
 #[derive(Clone, Debug)]
@@ -79,17 +79,8 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to `address`. There is no time limit here: the pool's connect timeout drops it.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel answers (refused, unreachable, no descriptors, …), or a refused option.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future closes the socket at once and leaves nothing behind.
-    pub async fn connect(
-        core: &Core,
+    pub(crate) async fn connect_in(
+        poller: &Rc<Poller>,
         address: SocketAddr,
         options: &ConnectOptions,
     ) -> io::Result<Self> {
@@ -110,7 +101,7 @@ impl TcpStream {
             Err(e) if e.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
             Err(e) => return Err(e),
         }
-        let source = Source::register(core.poller(), socket.into())?;
+        let source = Source::register(poller, socket.into())?;
         poll_fn(|cx| source.poll_connected(cx)).await?;
         Ok(Self {
             source,

@@ -13,6 +13,7 @@ mod pool;
 mod shared;
 mod sleep;
 mod slot;
+mod sockets;
 mod table;
 mod tasks;
 
