@@ -37,7 +37,8 @@ impl Default for ClientConfig {
 impl ClientConfig {
     /// How long the peer may take to answer: from the moment the kernel took the last of the
     /// request, or the last that it would take, to the end of the response head. Bytes that drip
-    /// in do not extend it. Default: 10 s; `None` is no limit.
+    /// in do not extend it. While nothing is ready to leave because the request's own body pauses,
+    /// it does not run: a deadline on that body is the caller's. Default: 10 s; `None` is no limit.
     #[must_use]
     pub fn response_head_timeout(mut self, limit: Option<Duration>) -> Self {
         self.response_head_timeout = limit;
@@ -96,7 +97,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`Error`] tells what went wrong, how far the request had come, and how much had left.
+    /// [`Error`] tells what went wrong, how far the request had come, and how much had left. A
+    /// request body that fails is an error even where an answer without a body has come already.
     ///
     /// # Cancel safety
     ///
@@ -141,7 +143,7 @@ where
             let outcome = poll_fn(|cx| awaiting.poll(cx, &mut interim)).await;
             let exchange = awaiting.exchange;
             match outcome {
-                Ok(head) => return Ok(self.accept(head, exchange, destination, attempt).await),
+                Ok(head) => return self.accept(head, exchange, destination, attempt).await,
                 Err(failure) => {
                     let retry = attempt == 1 && is_stale(&failure, &exchange);
                     let at = At {
@@ -191,15 +193,11 @@ where
         exchange: Exchange<C>,
         destination: &Destination,
         attempt: u32,
-    ) -> (ResponseHead, IncomingBody<C>) {
+    ) -> Result<(ResponseHead, IncomingBody<C>), Error> {
         let length = head.body_length();
         let mut body = IncomingBody::new(exchange, destination.clone(), attempt, length);
-        poll_fn(|cx| {
-            body.finish_if_empty(cx);
-            Poll::Ready(())
-        })
-        .await;
-        (head, body)
+        poll_fn(|cx| Poll::Ready(body.finish_if_empty(cx))).await?;
+        Ok((head, body))
     }
 }
 
@@ -230,7 +228,7 @@ struct AwaitHead<C: Connector> {
     exchange: Exchange<C>,
     core: Core,
     limit: Option<Duration>,
-    /// Runs from the write that brought `timed_from` bytes out.
+    /// Runs while the peer is waited for, from the write that brought `timed_from` bytes out.
     timer: Option<Sleep>,
     timed_from: u64,
 }
@@ -274,6 +272,10 @@ where
         let Some(limit) = self.limit else {
             return Poll::Pending;
         };
+        if !self.exchange.awaits_peer() {
+            self.timer = None;
+            return Poll::Pending;
+        }
         let bytes_sent = self.exchange.bytes_sent();
         let timer = match &mut self.timer {
             Some(timer) => {

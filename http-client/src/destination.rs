@@ -1,7 +1,7 @@
 //! Where a request goes: what makes two connections interchangeable.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::str::FromStr;
 
@@ -44,8 +44,14 @@ pub enum InvalidDestination {
     /// It carries a user name or password, which would end up in logs (RFC 9110 §4.2.4).
     #[error("a user name or password in a URI is refused")]
     UserInfo,
+    /// What stands in brackets is no IPv6 address. Zones (`%eth0`) are not supported.
+    #[error("no IPv6 address in the brackets: expected http://[ADDRESS]:PORT")]
+    Address,
+    /// Between host and path stands something that is no port, such as a missing colon.
+    #[error("no \":\" after the host: expected http://HOST:PORT")]
+    AfterHost,
     /// Its port is no number from 1 to 65535.
-    #[error("the port is not a number from 1 to 65535")]
+    #[error("the port is not a number from 1 to 65535 in digits: expected http://HOST:PORT")]
     Port,
     /// A path, a query or a fragment where only a destination belongs.
     #[error("a path after the destination: expected http://HOST:PORT")]
@@ -76,13 +82,13 @@ impl Destination {
         if host.is_empty() {
             return Err(InvalidDestination::Relative);
         }
-        let port = match &authority.as_str()[host.len()..] {
-            "" | ":" => 80,
-            port => match port[1..].parse() {
-                Ok(0) | Err(_) => return Err(InvalidDestination::Port),
-                Ok(port) => port,
-            },
-        };
+        if let Some(inner) = host.strip_prefix('[') {
+            let address = inner.strip_suffix(']').unwrap_or(inner);
+            address
+                .parse::<Ipv6Addr>()
+                .map_err(|_| InvalidDestination::Address)?;
+        }
+        let port = port(&authority.as_str()[host.len()..])?;
         Ok(Self {
             host: host.to_ascii_lowercase().into(),
             port,
@@ -116,6 +122,22 @@ impl Destination {
         } else {
             format!("{}:{}", self.host, self.port)
         }
+    }
+}
+
+/// The port that `rest` says, which is what follows a host.
+fn port(rest: &str) -> Result<u16, InvalidDestination> {
+    match rest.strip_prefix(':') {
+        None if rest.is_empty() => Ok(80),
+        None => Err(InvalidDestination::AfterHost),
+        // RFC 3986 §3.2.3 lets a port be empty.
+        Some("") => Ok(80),
+        // Not left to the parser, which takes a sign.
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => match digits.parse() {
+            Ok(0) | Err(_) => Err(InvalidDestination::Port),
+            Ok(port) => Ok(port),
+        },
+        Some(_) => Err(InvalidDestination::Port),
     }
 }
 
@@ -157,16 +179,65 @@ mod tests {
         use InvalidDestination as Wrong;
         for (uri, wrong) in [
             ("http://", Wrong::Malformed),
+            ("http://[::1", Wrong::Malformed),
+            ("http://::1]", Wrong::Malformed),
+            ("http://h:80:90", Wrong::Malformed),
             ("/path", Wrong::Relative),
             ("example.com", Wrong::Relative),
+            ("http://:80", Wrong::Relative),
             ("https://example.com", Wrong::Scheme),
             ("http://user:pw@example.com", Wrong::UserInfo),
+            ("http://[]", Wrong::Address),
+            ("http://[h]:80", Wrong::Address),
+            ("http://[127.0.0.1]:80", Wrong::Address),
+            ("http://[::1::2]:80", Wrong::Address),
+            ("http://[::1]8080", Wrong::AfterHost),
+            ("http://[::1]x", Wrong::AfterHost),
+            ("http://[::1]+80", Wrong::AfterHost),
+            ("http://[::1]:+80", Wrong::Port),
+            ("http://h:+80", Wrong::Port),
+            ("http://h:-80", Wrong::Port),
+            ("http://h:8o", Wrong::Port),
+            ("http://h:0x50", Wrong::Port),
+            ("http://h:%38%30", Wrong::Malformed),
             ("http://example.com:0", Wrong::Port),
+            ("http://example.com:65536", Wrong::Port),
             ("http://example.com:70000", Wrong::Port),
+            ("http://example.com:99999999999999999999", Wrong::Port),
             ("http://example.com/path", Wrong::Path),
             ("http://example.com?query", Wrong::Path),
         ] {
             assert_eq!(uri.parse::<Destination>(), Err(wrong), "{uri}");
+            assert!(
+                matches!(wrong, Wrong::UserInfo) || wrong.to_string().contains("expected http"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn good_uri_is_read_as_host_and_port() {
+        for (uri, host, port) in [
+            ("http://h", "h", 80),
+            ("http://h/", "h", 80),
+            ("http://h:", "h", 80),
+            ("http://h:1", "h", 1),
+            ("http://h:080", "h", 80),
+            ("http://h:65535/", "h", 65535),
+            ("http://EXAMPLE.com:8080", "example.com", 8080),
+            ("http://127.0.0.1:8080", "127.0.0.1", 8080),
+            ("http://[::1]", "::1", 80),
+            ("http://[::1]:", "::1", 80),
+            ("http://[::1]:8080/", "::1", 8080),
+            ("http://[2001:DB8::7]:81", "2001:db8::7", 81),
+            ("http://[::ffff:192.0.2.1]:81", "::ffff:192.0.2.1", 81),
+        ] {
+            let destination: Destination = uri.parse().unwrap();
+            assert_eq!(
+                (destination.host(), destination.port()),
+                (host, port),
+                "{uri}"
+            );
         }
     }
 

@@ -1,5 +1,6 @@
 //! One request and its response over one connection, written and read side by side.
 
+use std::io;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -26,13 +27,25 @@ pub(crate) struct Exchange<C: Connector> {
     outgoing: Outgoing,
     queue: WriteQueue,
     inbox: BytesMut,
-    /// The request has been framed to its end and is in the queue, or has left.
-    framed: bool,
+    writing: Writing,
     bytes_sent: u64,
     bytes_received: u64,
     read_size: usize,
-    /// Writing is over for good; an answer may still come.
-    write_failure: Option<std::io::Error>,
+}
+
+/// How far the request has come on its way out. The last three states are final.
+enum Writing {
+    /// Its body is not framed to its end.
+    Body,
+    /// It is framed to its end, and the last of it is in the queue.
+    Flushing,
+    /// The kernel has taken all of it.
+    Left,
+    /// The peer takes no more of it. It may have answered before that.
+    PeerRefused(io::Error),
+    /// The caller's body failed. It must not be asked again: many streams give `None` after an
+    /// error, which would end the request as if it were whole.
+    BodyFailed,
 }
 
 impl<C: Connector> Exchange<C>
@@ -45,11 +58,10 @@ where
             codec: ClientExchange::new(outgoing.sent, limits),
             queue: WriteQueue::default(),
             inbox: BytesMut::new(),
-            framed: false,
+            writing: Writing::Body,
             bytes_sent: 0,
             bytes_received: 0,
             read_size: FIRST_READ,
-            write_failure: None,
             outgoing,
         };
         exchange.queue.push(exchange.outgoing.head.clone());
@@ -58,7 +70,8 @@ where
 
     /// Writes what can be written, and reads until there is an event.
     ///
-    /// A write that fails ends the writing only: the peer may have answered before it closed.
+    /// A write that fails ends the writing only: the peer may have answered before it closed. A
+    /// request body that fails is told once, here; then the connection can only be closed.
     pub(crate) fn poll_event(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,11 +103,18 @@ where
     }
 
     /// Moves the request on: takes from its body, frames, writes. Fails only by the caller's
-    /// fault.
+    /// fault, and only once.
     fn pump(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
-        while self.write_failure.is_none() {
-            let body_waits = self.fill(cx)?;
+        while let Writing::Body | Writing::Flushing = self.writing {
+            if let Err(failure) = self.fill(cx) {
+                self.queue.clear();
+                self.writing = Writing::BodyFailed;
+                return Err(failure);
+            }
             if self.queue.is_empty() {
+                if let Writing::Flushing = self.writing {
+                    self.writing = Writing::Left;
+                }
                 return Ok(());
             }
             let conn = &mut self.conn;
@@ -106,30 +126,28 @@ where
                 Poll::Ready(Ok(n)) => {
                     self.codec.head_sent();
                     self.bytes_sent += n as u64;
-                    if body_waits && self.queue.is_empty() {
-                        return Ok(());
-                    }
                 }
                 Poll::Ready(Err(error)) => {
                     self.queue.clear();
-                    self.write_failure = Some(error);
+                    self.writing = Writing::PeerRefused(error);
                 }
             }
         }
         Ok(())
     }
 
-    /// Frames as much of the body as the queue takes. Returns whether the body has to be waited
-    /// for.
-    fn fill(&mut self, cx: &mut Context<'_>) -> Result<bool, Failure> {
-        while !self.framed && self.queue.len() < QUEUED_BYTES {
+    /// Frames as much of the body as there is and the queue takes.
+    fn fill(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
+        while matches!(self.writing, Writing::Body) && self.queue.len() < QUEUED_BYTES {
             if let Some(body) = self.outgoing.whole_body() {
                 self.frame(body)?;
                 self.end(None)?;
                 continue;
             }
             match self.outgoing.poll_frame(cx) {
-                Poll::Pending => return Ok(true),
+                // All the bytes that the head promised are there: the peer waits for no more.
+                Poll::Pending if self.codec.request_done() => self.end(None)?,
+                Poll::Pending => return Ok(()),
                 Poll::Ready(None) => self.end(None)?,
                 Poll::Ready(Some(Err(error))) => {
                     return Err(Failure::because(ErrorKind::RequestBody, error));
@@ -143,7 +161,7 @@ where
                 },
             }
         }
-        Ok(false)
+        Ok(())
     }
 
     fn frame(&mut self, data: Bytes) -> Result<(), Failure> {
@@ -151,10 +169,9 @@ where
             return Ok(());
         }
         let frame = self.codec.frame_data(data.len()).map_err(wrong_body)?;
-        self.queue
-            .push(Bytes::copy_from_slice(frame.prefix.as_ref()));
+        self.queue.push_copy(frame.prefix.as_ref());
         self.queue.push(data);
-        self.queue.push(Bytes::from_static(frame.suffix));
+        self.queue.push_copy(frame.suffix);
         Ok(())
     }
 
@@ -170,30 +187,35 @@ where
             .frame_end(trailers.as_deref(), &mut end)
             .map_err(wrong_body)?;
         self.queue.push(end.freeze());
-        self.framed = true;
+        self.writing = Writing::Flushing;
         Ok(())
     }
 
     fn decode_failure(&mut self, error: http_codec::DecodeError) -> Failure {
         let failure = Failure::of_decode(error, self.bytes_received > 0);
-        match (failure.kind, self.write_failure.take()) {
-            (ErrorKind::ClosedBeforeResponse, Some(error)) => {
+        match (failure.kind, &mut self.writing) {
+            (ErrorKind::ClosedBeforeResponse, Writing::PeerRefused(error)) => {
+                let left_behind = error.kind().into();
+                let error = std::mem::replace(error, left_behind);
                 Failure::of_io(error, ErrorKind::WriteFailed)
             }
             _ => failure,
         }
     }
 
-    fn read_failure(&mut self, error: std::io::Error) -> Failure {
+    fn read_failure(&mut self, error: io::Error) -> Failure {
         Failure::of_io(error, ErrorKind::Reset)
     }
 
     /// Gives the connection back if the exchange ended clean on both sides, else closes it.
     pub(crate) fn finish(self) {
-        if !self.request_left() {
-            return self.conn.close(CloseReason::ExchangeFailed);
-        }
-        match self.codec.reuse(self.inbox.len()) {
+        let reuse = match self.writing {
+            Writing::Left => self.codec.reuse(self.inbox.len()),
+            Writing::Body | Writing::Flushing | Writing::BodyFailed | Writing::PeerRefused(_) => {
+                Reuse::NotYet
+            }
+        };
+        match reuse {
             Reuse::KeepAlive => self.conn.release(),
             Reuse::MustClose(why) => self.conn.close(close_reason(why)),
             Reuse::NotYet => self.conn.close(CloseReason::ExchangeFailed),
@@ -206,9 +228,14 @@ where
         self.outgoing
     }
 
-    /// Whether the kernel has taken the whole request.
-    pub(crate) fn request_left(&self) -> bool {
-        self.framed && self.queue.is_empty() && self.write_failure.is_none()
+    /// Whether it is the peer's turn: to take what is queued, or to answer. Otherwise the caller's
+    /// body is what keeps the request.
+    pub(crate) fn awaits_peer(&self) -> bool {
+        match self.writing {
+            Writing::Body => !self.queue.is_empty(),
+            Writing::Flushing | Writing::Left | Writing::PeerRefused(_) => true,
+            Writing::BodyFailed => false,
+        }
     }
 
     /// Bytes that the kernel has taken so far.
@@ -226,20 +253,20 @@ where
     }
 
     pub(crate) fn sent(&self) -> Sent {
-        match self.bytes_sent {
-            0 => Sent::None,
-            _ if self.request_left() => Sent::All,
+        match (&self.writing, self.bytes_sent) {
+            (_, 0) => Sent::None,
+            (Writing::Left, _) => Sent::All,
             _ => Sent::Part,
         }
     }
 
     pub(crate) fn phase(&self) -> Phase {
-        if self.has_answer() {
-            Phase::Receive
-        } else if self.request_left() {
-            Phase::Wait
-        } else {
-            Phase::Send
+        match self.writing {
+            _ if self.has_answer() => Phase::Receive,
+            Writing::Left => Phase::Wait,
+            Writing::Body | Writing::Flushing | Writing::BodyFailed | Writing::PeerRefused(_) => {
+                Phase::Send
+            }
         }
     }
 }

@@ -95,13 +95,23 @@ where
     }
 
     /// Polls for the end of a body that has no bytes, so that its connection goes back at once.
-    pub(crate) fn finish_if_empty(&mut self, cx: &mut Context<'_>) {
-        if self.left == Some(0)
-            && let Some(exchange) = &mut self.exchange
-            && let Poll::Ready(Ok(ResponseEvent::End(_))) = exchange.poll_event(cx)
-            && let Some(exchange) = self.exchange.take()
-        {
-            exchange.finish();
+    ///
+    /// # Errors
+    ///
+    /// The request body failed meanwhile. A caller with nothing to read would not hear of it later.
+    pub(crate) fn finish_if_empty(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        let (Some(0), Some(exchange)) = (self.left, &mut self.exchange) else {
+            return Ok(());
+        };
+        match exchange.poll_event(cx) {
+            Poll::Ready(Ok(ResponseEvent::End(_))) => {
+                if let Some(exchange) = self.exchange.take() {
+                    exchange.finish();
+                }
+                Ok(())
+            }
+            Poll::Ready(Err(failure)) => self.fail(failure).map_or(Ok(()), Err),
+            Poll::Ready(Ok(_)) | Poll::Pending => Ok(()),
         }
     }
 

@@ -45,6 +45,7 @@ mod error;
 mod exchange;
 mod incoming;
 mod outgoing;
+mod resolver;
 mod transport;
 
 pub use client::{Client, ClientConfig};

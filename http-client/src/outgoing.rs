@@ -112,7 +112,7 @@ pub struct Outgoing {
     pub(crate) sent: SentRequest,
     pub(crate) body: Body,
     pub(crate) idempotent: bool,
-    /// A stream from which something was taken is gone.
+    /// A stream that has given a frame or an error cannot be sent again; one that was empty can.
     pub(crate) consumed: bool,
 }
 
@@ -151,7 +151,12 @@ impl Outgoing {
             Kind::Empty | Kind::Full(_) => Poll::Ready(None),
             Kind::Stream(body) => {
                 let frame = body.as_mut().poll_frame(cx);
-                self.consumed |= frame.is_ready();
+                match &frame {
+                    Poll::Pending => {}
+                    Poll::Ready(Some(_)) => self.consumed = true,
+                    // Its end takes nothing from it, but it must not be polled beyond.
+                    Poll::Ready(None) => self.body = Body::empty(),
+                }
                 frame
             }
         }

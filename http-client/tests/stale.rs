@@ -90,6 +90,44 @@ fn body_that_can_be_read_once_is_not_repeated() {
 }
 
 #[test]
+fn empty_stream_is_sent_again() {
+    /// Panics when it is polled beyond its end, as generators do.
+    struct Empty {
+        ended: bool,
+    }
+    impl http_body::Body for Empty {
+        type Data = Bytes;
+        type Error = io::Error;
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<io::Result<http_body::Frame<Bytes>>>> {
+            assert!(!std::mem::replace(&mut self.ended, true));
+            std::task::Poll::Ready(None)
+        }
+    }
+    for then in [Then::FinBeforeHead, Then::ResetBeforeHead] {
+        for length in [None, Some("0")] {
+            let server = stale_on_second_request(then);
+            let address = server.addr();
+            with_client(pool_config(), client_config(), |_, client| async move {
+                fetch(&client, get(address)).await.unwrap();
+                let empty = Body::stream(Empty { ended: false });
+                let mut delete = request("DELETE", address, empty);
+                if let Some(length) = length {
+                    let value = http::HeaderValue::from_static(length);
+                    delete.headers_mut().insert("content-length", value);
+                }
+                let answer = fetch(&client, delete).await;
+                assert_eq!(answer.unwrap(), "ok", "{then:?}, length {length:?}");
+            });
+            let counts = server.counts();
+            assert_eq!((counts.accepted, counts.requests), (2, 3), "{then:?}");
+        }
+    }
+}
+
+#[test]
 fn full_body_is_sent_again_whole() {
     let server = Server::script(first_connections(
         1,

@@ -88,6 +88,7 @@ impl DecodeError {
             Limit::Fields => "more field lines than allowed",
             Limit::TargetBytes => "the request target is longer than allowed",
             Limit::ChunkLineBytes => "a chunk-size line is longer than allowed",
+            Limit::ChunkExtensionBytes => "more bytes of chunk extensions than allowed",
             Limit::TrailerBytes => "the trailer section does not end within the bytes allowed",
             Limit::Interim => "more interim responses than allowed",
             Limit::BodyBytes => "the body is larger than allowed",

@@ -173,27 +173,61 @@ pub fn is_hop_by_hop(name: &str) -> bool {
     NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// May the field never act from a trailer section (RFC 9110 §6.5.1)? Framing, routing, what
-/// concerns the connection, and what says how to read the content.
+/// Must the field never act from a trailer section (RFC 9110 §6.5.1)?
+///
+/// A recipient that merges trailers into the head would take it for one that was there from the
+/// beginning, past every check made on the head.
 pub(crate) fn is_forbidden_trailer(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 15] = [
+    const NAMES: [&[u8]; 34] = [
+        // Framing and routing.
         b"content-length",
         b"transfer-encoding",
+        b"trailer",
         b"host",
+        // The connection.
         b"connection",
         b"proxy-connection",
         b"keep-alive",
         b"te",
-        b"trailer",
         b"upgrade",
+        b"http2-settings",
+        // Who asks, and who may.
+        b"authorization",
+        b"proxy-authorization",
+        b"www-authenticate",
+        b"proxy-authenticate",
+        b"cookie",
+        b"set-cookie",
+        // What a request is to do; conditions are below.
+        b"cache-control",
+        b"pragma",
         b"expect",
+        b"max-forwards",
+        b"range",
+        // What a response means.
+        b"age",
+        b"date",
+        b"expires",
+        b"location",
+        b"retry-after",
+        b"vary",
+        b"warning",
+        // How to read the content.
         b"content-encoding",
         b"content-type",
         b"content-range",
-        b"authorization",
-        b"proxy-authorization",
+        // Where a message came from.
+        b"forwarded",
+        b"via",
+        b"x-real-ip",
     ];
-    NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
+    const PREFIXES: [&[u8]; 2] = [b"if-", b"x-forwarded-"];
+    let is_known = NAMES.iter().any(|known| known.eq_ignore_ascii_case(name));
+    is_known
+        || PREFIXES.iter().any(|prefix| {
+            name.get(..prefix.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+        })
 }
 
 #[cfg(test)]

@@ -17,20 +17,22 @@ pub struct Limits {
     fields: usize,
     target_bytes: usize,
     chunk_line_bytes: usize,
+    chunk_extension_bytes: usize,
     trailer_bytes: usize,
     interim: usize,
     body_bytes: Option<u64>,
 }
 
 impl Default for Limits {
-    /// 64 KiB heads, 128 fields, 16 KiB targets, 8 KiB chunk lines, 16 KiB trailers, 16 interim
-    /// responses, bodies unbounded.
+    /// 64 KiB heads, 128 fields, 16 KiB targets, 8 KiB chunk lines, 64 KiB chunk extensions, 16 KiB
+    /// trailers, 16 interim responses, bodies unbounded.
     fn default() -> Self {
         Self {
             head_bytes: 64 * 1024,
             fields: 128,
             target_bytes: 16 * 1024,
             chunk_line_bytes: 8 * 1024,
+            chunk_extension_bytes: 64 * 1024,
             trailer_bytes: 16 * 1024,
             interim: 16,
             body_bytes: None,
@@ -63,6 +65,14 @@ impl Limits {
     #[must_use]
     pub fn max_chunk_line_bytes(&self) -> usize {
         self.chunk_line_bytes
+    }
+
+    /// Bytes of the chunk extensions of one message, in all. Whatever pads a chunk-size line counts
+    /// as well: blanks, and leading zeros beyond sixteen digits. Extensions are read and thrown
+    /// away, so without a bound a peer can have much work done for little body. Default 65,536.
+    #[must_use]
+    pub fn max_chunk_extension_bytes(&self) -> usize {
+        self.chunk_extension_bytes
     }
 
     /// Bytes of a trailer section with the empty line that ends it. Default 16,384.
@@ -111,6 +121,13 @@ impl Limits {
         self
     }
 
+    /// Sets [`max_chunk_extension_bytes`](Self::max_chunk_extension_bytes).
+    #[must_use]
+    pub fn with_max_chunk_extension_bytes(mut self, bytes: usize) -> Self {
+        self.chunk_extension_bytes = bytes;
+        self
+    }
+
     /// Sets [`max_trailer_bytes`](Self::max_trailer_bytes).
     #[must_use]
     pub fn with_max_trailer_bytes(mut self, bytes: usize) -> Self {
@@ -145,6 +162,8 @@ pub enum Limit {
     TargetBytes,
     /// [`Limits::max_chunk_line_bytes`].
     ChunkLineBytes,
+    /// [`Limits::max_chunk_extension_bytes`].
+    ChunkExtensionBytes,
     /// [`Limits::max_trailer_bytes`].
     TrailerBytes,
     /// [`Limits::max_interim`].
@@ -160,6 +179,7 @@ impl fmt::Display for Limit {
             Self::Fields => "max_fields",
             Self::TargetBytes => "max_target_bytes",
             Self::ChunkLineBytes => "max_chunk_line_bytes",
+            Self::ChunkExtensionBytes => "max_chunk_extension_bytes",
             Self::TrailerBytes => "max_trailer_bytes",
             Self::Interim => "max_interim",
             Self::BodyBytes => "max_body_bytes",

@@ -5,7 +5,8 @@ mod support;
 
 use bytes::BytesMut;
 use http_codec::{
-    ClientExchange, DecodeErrorKind, Limits, MustClose, Progress, ResponseEvent, Reuse,
+    BodyLength, ClientExchange, DecodeErrorKind, EncodeError, Limits, MustClose, Progress,
+    RequestEvent, RequestWriter, ResponseEvent, Reuse, ServerExchange,
 };
 use support::{Received, client, receive};
 
@@ -27,6 +28,76 @@ fn a_204_that_announces_a_body_ends_its_connection() {
     let (received, reuse) = exchange("GET", stream).expect("a response");
     assert!(received.body.is_empty());
     assert_eq!(reuse, Reuse::MustClose(MustClose::LengthWithoutBody));
+}
+
+/// Whoever merges trailers into the head would see these past every check made on the head.
+const NEVER_TRAILERS: &str = "\
+    Content-Length Transfer-Encoding Trailer Host \
+    Connection Proxy-Connection Keep-Alive TE Upgrade HTTP2-Settings \
+    Authorization Proxy-Authorization WWW-Authenticate Proxy-Authenticate Cookie Set-Cookie \
+    Cache-Control Pragma Expect Max-Forwards Range \
+    If-Match If-None-Match If-Modified-Since If-Unmodified-Since If-Range If-Anything-New \
+    Age Date Expires Location Retry-After Vary Warning \
+    Content-Encoding Content-Type Content-Range \
+    Forwarded Via X-Real-IP X-Forwarded-For X-Forwarded-Host X-Forwarded-Proto X-Forwarded-New";
+
+/// What trailers are for, and names that only look like those above.
+const FINE_TRAILERS: &str = "\
+    ETag Digest Content-Digest Server-Timing Grpc-Status Authentication-Info X-Checksum \
+    If Iffy X-Forwarded Hosts X-Host Dates";
+
+fn each_spelling(names: &'static str) -> impl Iterator<Item = String> {
+    names
+        .split_whitespace()
+        .flat_map(|name| [name.to_owned(), name.to_lowercase(), name.to_uppercase()])
+}
+
+#[test]
+fn what_acts_only_in_a_head_is_dropped_from_the_trailers_of_both_roles() {
+    let received = |name: &str| {
+        let chunks = format!("0\r\nX-A: 1\r\n{name}: 2\r\nX-B: 3\r\n\r\n");
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut src = BytesMut::from(format!("{head}{chunks}").as_str());
+        let mut response = client("GET", &Limits::default());
+        let response = receive(&mut response, &mut src).expect("no fault");
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut src = BytesMut::from(format!("{head}{chunks}").as_str());
+        let mut request = ServerExchange::new(&Limits::default());
+        let request = loop {
+            if let RequestEvent::End(trailers) = request.decode(&mut src).expect("no fault") {
+                break trailers;
+            }
+        };
+        [response.and_then(|response| response.trailers), request].map(|trailers| {
+            let trailers = trailers.expect("trailers");
+            assert!(trailers.contains("x-a") && trailers.contains("x-b"));
+            trailers.contains(name)
+        })
+    };
+    for name in each_spelling(NEVER_TRAILERS) {
+        assert_eq!(received(&name), [false, false], "{name}");
+    }
+    for name in each_spelling(FINE_TRAILERS) {
+        assert_eq!(received(&name), [true, true], "{name}");
+    }
+}
+
+#[test]
+fn what_acts_only_in_a_head_is_not_sent_as_a_trailer() {
+    let sent = |name: &str| {
+        let mut dst = BytesMut::new();
+        let mut writer = RequestWriter::new(&mut dst, "POST", "/").expect("a good line");
+        writer.field("Host", "a").expect("a good field");
+        let sent = writer.finish(BodyLength::Chunked).expect("a whole head");
+        let mut exchange = ClientExchange::new(sent, &Limits::default());
+        exchange.frame_end(Some(&[(name, b"1")]), &mut dst)
+    };
+    for name in each_spelling(NEVER_TRAILERS) {
+        assert_eq!(sent(&name), Err(EncodeError::ForbiddenTrailer), "{name}");
+    }
+    for name in each_spelling(FINE_TRAILERS) {
+        assert_eq!(sent(&name), Ok(()), "{name}");
+    }
 }
 
 /// Fault C8: an HTTP/1.0 connection is kept although the server never offered it.
@@ -186,11 +257,9 @@ fn bytes_behind_a_response_end_its_connection_unless_they_answer_another_request
 #[test]
 fn an_early_response_waits_for_the_request_before_the_connection_is_kept() {
     let mut dst = BytesMut::new();
-    let mut writer = http_codec::RequestWriter::new(&mut dst, "POST", "/").expect("a line");
+    let mut writer = RequestWriter::new(&mut dst, "POST", "/").expect("a line");
     writer.field("Host", "a").expect("a field");
-    let sent = writer
-        .finish(http_codec::BodyLength::Chunked)
-        .expect("a head");
+    let sent = writer.finish(BodyLength::Chunked).expect("a head");
     let mut exchange = ClientExchange::new(sent, &Limits::default());
     assert_eq!(exchange.progress(), Progress::Unsent);
     exchange.head_sent();

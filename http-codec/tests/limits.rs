@@ -95,6 +95,101 @@ fn chunk_lines_are_bounded() {
     assert!(fed <= 9 * 1024 && most == 0);
 }
 
+/// As CVE-2023-39326 in Go: much framing around little body.
+#[test]
+fn what_pads_chunk_lines_is_bounded_over_a_whole_message() {
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (padding, zeros, rest) in [
+        (7901, "", format!(";{}", "e".repeat(7900))),
+        (1, "", ";".to_owned()),
+        (6000, "", " \t".repeat(3000)),
+        (7985, "0".repeat(8000).as_str(), String::new()),
+    ] {
+        let chunk = format!("{zeros}1{rest}\r\nx\r\n");
+        let mut exchange = client("GET", &Limits::default());
+        let stream = head.bytes().chain(chunk.bytes().cycle()).take(10_000_000);
+        let (error, fed, _) = flood(&mut exchange, stream);
+        let too_large = DecodeErrorKind::TooLarge(Limit::ChunkExtensionBytes);
+        assert_eq!(error, Some(too_large), "{chunk:.9}");
+        let allowed = head.len() + (64 * 1024 / padding + 1) * chunk.len();
+        assert!(fed <= allowed + 1024, "{chunk:.9}: {fed}");
+    }
+    let named = DecodeErrorKind::TooLarge(Limit::ChunkExtensionBytes).to_string();
+    assert_eq!(named, "limit max_chunk_extension_bytes exceeded");
+}
+
+#[test]
+fn chunk_extensions_meet_their_limit_at_the_byte_in_both_roles() {
+    let limits = Limits::default().with_max_chunk_extension_bytes(10);
+    let refused = DecodeErrorKind::TooLarge(Limit::ChunkExtensionBytes);
+    for (chunks, fine) in [
+        ("1;2345\r\nx\r\n1;2345\r\nx\r\n0\r\n\r\n", true),
+        ("1;2345\r\nx\r\n1;23456\r\nx\r\n0\r\n\r\n", false),
+        ("1;2345\r\nx\r\n1\r\nx\r\n0;2345\r\n\r\n", true),
+        ("1;2345\r\nx\r\n1\r\nx\r\n0;23456\r\n\r\n", false),
+        (
+            "000000000000000000000000a\r\n0123456789\r\n0 \r\n\r\n",
+            true,
+        ),
+        (
+            "000000000000000000000000a\r\n0123456789\r\n0  \r\n\r\n",
+            false,
+        ),
+    ] {
+        let expected = if fine { Ok(()) } else { Err(refused) };
+        for step in [1, chunks.len()] {
+            let mut response = client("GET", &limits);
+            let mut request = ServerExchange::new(&limits);
+            let mut src = BytesMut::from("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let read = chunks.as_bytes().chunks(step).try_for_each(|piece| {
+                src.extend_from_slice(piece);
+                while !matches!(
+                    response.decode(&mut src)?,
+                    ResponseEvent::NeedData | ResponseEvent::End(_)
+                ) {}
+                Ok(())
+            });
+            let read = read.map_err(|error: http_codec::DecodeError| error.category());
+            assert_eq!(read, expected, "response {chunks:?} by {step}");
+
+            let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let mut src = BytesMut::from(head);
+            let read = chunks.as_bytes().chunks(step).try_for_each(|piece| {
+                src.extend_from_slice(piece);
+                while !matches!(
+                    request.decode(&mut src)?,
+                    RequestEvent::NeedData | RequestEvent::End(_)
+                ) {}
+                Ok(())
+            });
+            let read = read.map_err(|error: http_codec::DecodeError| error.category());
+            assert_eq!(read, expected, "request {chunks:?} by {step}");
+        }
+    }
+}
+
+#[test]
+fn chunk_extensions_are_counted_for_each_message_anew() {
+    let limits = Limits::default().with_max_chunk_extension_bytes(10);
+    let mut exchange = ServerExchange::new(&limits);
+    let mut answer = BytesMut::new();
+    for _ in 0..5 {
+        let mut src = BytesMut::from(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+             0;345678901\r\n\r\n",
+        );
+        while !matches!(
+            exchange.decode(&mut src).expect("within the limit"),
+            RequestEvent::End(_)
+        ) {}
+        let writer = exchange.respond(&mut answer, 204).expect("a good status");
+        writer
+            .finish(http_codec::BodyLength::None)
+            .expect("a good head");
+        exchange.start_next().expect("both halves are done");
+    }
+}
+
 /// Fault F7: sizes at the limit, one less and one more, and where a sum would wrap.
 #[test]
 fn the_body_limit_holds_to_the_byte_in_every_framing() {
