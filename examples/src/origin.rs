@@ -9,13 +9,12 @@
 //! | `/count` | how many bytes the request's body had |
 //! | `/status/N` | status N, from 200 to 999 |
 
-use std::future::poll_fn;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http_codec::{BodyLength, EncodeError, Fields, RequestHead};
 
-use crate::server::{BodyPart, Connection, Fault, Refusal, Service, ServiceError, Session};
+use crate::server::{BodyPart, Fault, Lost, Refusal, Service, ServiceError, Session};
 
 const HELLO: &str = "pinpool origin: try /bytes/1024, /chunked/1024, /echo, /count, /status/404\n";
 
@@ -52,6 +51,12 @@ impl From<Fault> for Broken {
     }
 }
 
+impl From<Lost> for Broken {
+    fn from(_: Lost) -> Self {
+        Self::Client
+    }
+}
+
 impl From<std::io::Error> for Broken {
     fn from(_: std::io::Error) -> Self {
         Self::Client
@@ -63,10 +68,8 @@ async fn serve(mut session: Session) {
         let answered = match session.next_request().await {
             Ok(Some(head)) => answer(&mut session, &head).await,
             Ok(None) | Err(Refusal::Fault(Fault::Gone(_))) => return,
-            Err(Refusal::TooSlow) => text(session.connection(), 408),
-            Err(Refusal::Fault(Fault::Malformed(error))) => {
-                text(session.connection(), error.reply_status())
-            }
+            Err(Refusal::TooSlow) => text(&session, 408),
+            Err(Refusal::Fault(Fault::Malformed(error))) => text(&session, error.reply_status()),
         };
         if answered.is_err() || !session.finish().await {
             return;
@@ -79,25 +82,26 @@ async fn answer(session: &mut Session, head: &RequestHead) -> Result<(), Broken>
     let (name, number) = path[1.min(path.len())..]
         .split_once('/')
         .unwrap_or((&path[1..], ""));
+    if !matches!(name, "echo" | "count") {
+        session.discard_body().await;
+    }
     match (name, number.parse::<u64>()) {
-        ("", _) => Ok(session.connection().answer(200, HELLO, |_| Ok(()))?),
+        ("", _) => Ok(session.answer(200, HELLO, |_| Ok(()))?),
         ("bytes", Ok(length)) => send(session, BodyLength::Exact(length), length).await,
         ("chunked", Ok(length)) => send(session, BodyLength::Chunked, length).await,
-        ("status", Ok(status @ 200..1000)) => {
-            text(session.connection(), u16::try_from(status).unwrap_or(500))
-        }
+        ("status", Ok(status @ 200..1000)) => text(session, u16::try_from(status).unwrap_or(500)),
         ("echo", _) => echo(session, head).await,
         ("count", _) => count(session).await,
-        _ => text(session.connection(), 404),
+        _ => text(session, 404),
     }
 }
 
-fn text(connection: &Connection, status: u16) -> Result<(), Broken> {
-    Ok(connection.answer(status, format!("{status}\n"), |_| Ok(()))?)
+fn text(session: &Session, status: u16) -> Result<(), Broken> {
+    Ok(session.answer(status, format!("{status}\n"), |_| Ok(()))?)
 }
 
 async fn send(session: &mut Session, length: BodyLength, bytes: u64) -> Result<(), Broken> {
-    session.connection().respond(200, length, |_| Ok(()))?;
+    session.respond(200, length, |_| Ok(()))?;
     let mut left = if session.connection().body_allowed() {
         bytes
     } else {
@@ -120,9 +124,7 @@ async fn send(session: &mut Session, length: BodyLength, bytes: u64) -> Result<(
 /// it.
 async fn echo(session: &mut Session, head: &RequestHead) -> Result<(), Broken> {
     let mut part = next_part(session).await?;
-    session
-        .connection()
-        .respond(200, head.body_length(), |_| Ok(()))?;
+    session.respond_and_read_on(200, head.body_length(), |_| Ok(()))?;
     loop {
         match part {
             BodyPart::Data(data) => {
@@ -153,22 +155,11 @@ async fn count(session: &mut Session) -> Result<(), Broken> {
     while let BodyPart::Data(data) = next_part(session).await? {
         bytes += data.len() as u64;
     }
-    Ok(session
-        .connection()
-        .answer(200, format!("{bytes}\n"), |_| Ok(()))?)
+    Ok(session.answer(200, format!("{bytes}\n"), |_| Ok(()))?)
 }
 
 /// The next piece of the request's body; what is queued leaves meanwhile.
 async fn next_part(session: &mut Session) -> Result<BodyPart, Broken> {
-    let connection = session.connection().clone();
-    poll_fn(|cx| {
-        let part = connection.poll_body(cx);
-        if part.is_pending()
-            && let std::task::Poll::Ready(Err(error)) = session.poll_flush(cx)
-        {
-            return std::task::Poll::Ready(Err(error.into()));
-        }
-        part.map_err(Broken::from)
-    })
-    .await
+    let part = session.beside_client(|session, cx| session.connection().poll_body(cx));
+    Ok(part.await??)
 }

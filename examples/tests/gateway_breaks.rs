@@ -247,12 +247,25 @@ fn client_that_resets_while_it_is_queued_gives_its_place_up() {
 }
 
 #[test]
-#[ignore = "the gateway watches a client no more once it has read ahead as far as it may"]
 fn client_that_resets_behind_many_pipelined_requests_frees_the_upstream_connection() {
     let script = respond_then(0, Then::StallBeforeHead);
     let rig = Rig::with("--response-head-timeout none", script);
     let mut client = rig.client();
     client.send(get("/").repeat(2000));
+    rig.server.wait_until(|counts| counts.requests == 1);
+    client.reset();
+    rig.wait_settled();
+    rig.server.wait_until(|counts| counts.open == 0);
+    rig.finish();
+}
+
+#[test]
+fn client_that_resets_after_it_has_closed_its_sending_side_frees_the_upstream_connection() {
+    let script = respond_then(0, Then::StallBeforeHead);
+    let rig = Rig::with("--response-head-timeout none", script);
+    let mut client = rig.client();
+    client.send(get("/"));
+    client.fin();
     rig.server.wait_until(|counts| counts.requests == 1);
     client.reset();
     rig.wait_settled();

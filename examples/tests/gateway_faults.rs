@@ -155,6 +155,25 @@ fn answers_that_are_malformed() {
 }
 
 #[test]
+fn answer_with_more_connection_options_than_anybody_needs() {
+    let told = Told(
+        502,
+        "http_protocol_error",
+        "the upstream's answer cannot be passed on",
+    );
+    let fault = |peer: &mut Peer| {
+        peer.read_request()?;
+        let options = "q,".repeat(65);
+        // The rest of it is not waited for.
+        peer.answer(format!(
+            "HTTP/1.1 200 OK\r\nConnection: {options}\r\nContent-Length: 10\r\n\r\nhello"
+        ))?;
+        peer.stall()
+    };
+    fails_once("", fault, "abandoned", told);
+}
+
+#[test]
 fn answer_whose_head_has_no_end_is_not_collected_for_ever() {
     let fault = |peer: &mut Peer| {
         peer.read_request()?;
@@ -218,6 +237,25 @@ fn upstream_that_does_not_take_the_connection() {
         "connecting to the upstream took too long",
     );
     cannot_connect(hanging.addr(), "--connect-timeout 100ms", 2, told);
+}
+
+#[test]
+fn upstream_that_does_not_take_the_connection_within_the_acquire_timeout() {
+    let hanging = HangingListener::new();
+    let gateway = Running::before(&[hanging.addr()], "--acquire-timeout 100ms");
+    let mut client = gateway.client();
+    let told = Told(
+        504,
+        "connection_timeout",
+        "connecting to the upstream took too long",
+    );
+    for request in [&get("/"), POST] {
+        client.send(request);
+        // No limit was reached that waiting for another request's end would help against.
+        assert_told(&client.response(), told);
+    }
+    assert_eq!(gateway.count("timeouts/acquire"), 2);
+    gateway.stop();
 }
 
 #[test]
@@ -341,6 +379,31 @@ fn failure_in_the_middle_of_a_large_body_ends_the_clients_connection_without_a_r
 }
 
 #[test]
+fn failure_before_the_end_of_a_body_of_unknown_length_announces_the_close() {
+    let refused = refused_address();
+    let gateway = Running::before(&[refused.addr()], "");
+    let head = "POST / HTTP/1.1\r\nHost: site\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let (open, whole) = ("5\r\nhello\r\n", "5\r\nhello\r\n0\r\n\r\n");
+    let mut client = gateway.client();
+    client.send([head, whole].concat());
+    let response = client.response();
+    assert_eq!(
+        (response.status(), response.field("Connection")),
+        (502, None),
+        "all of it has come"
+    );
+    client.send([head, open].concat());
+    let response = client.response();
+    assert_eq!(
+        (response.status(), response.field("Connection")),
+        (502, Some("close"))
+    );
+    client.expect_eof();
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
 fn upstream_that_takes_no_more_of_a_body() {
     let rig = Rig::with(SHORT_WAIT, never_read());
     let mut client = rig.client();
@@ -367,7 +430,6 @@ fn upstream_that_takes_no_more_of_a_body() {
 }
 
 #[test]
-#[ignore = "the client's head timeout also runs while the request body is what is waited for"]
 fn client_that_pauses_in_its_body_is_not_the_upstreams_fault() {
     let rig = Rig::with(SHORT_WAIT, |peer| {
         while let Some(request) = peer.read_request()? {

@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{Rig, Running, get};
+use std::sync::{Arc, Mutex};
+
+use common::{Rig, Running, chunked, get, read_chunked, request};
 use test_support::{Gate, OK, refused_address};
 
 /// What the gateway adds to a request of an HTTP/1.1 client on loopback.
@@ -95,6 +97,69 @@ fn target_reaches_the_upstream_as_a_path_and_its_authority_as_host() {
     assert_eq!(
         seen,
         expected.map(|(line, host)| (line.to_owned(), host.to_owned()))
+    );
+    rig.finish();
+}
+
+#[test]
+fn trailers_that_concern_the_hop_or_tell_of_the_way_stay_behind() {
+    const TRAILERS: &str = "X-Sum: 1\r\nX-Hop: 1\r\nx-HOP: 2\r\nKeep-Alive: a\r\nVia: 1.1 evil\r\n\
+                            X-Forwarded-For: 203.0.113.9\r\nForwarded: for=a\r\nClose: 1\r\n";
+    let body = String::from_utf8(chunked(b"hello", 5, TRAILERS)).unwrap();
+    let framing = "Connection: X-Hop, keep-alive\r\nTransfer-Encoding: chunked";
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (trailers, answer) = (Arc::clone(&seen), body.clone());
+    let rig = Rig::new(move |peer| {
+        peer.read_request_head()?;
+        let mut raw = Vec::new();
+        while !raw.ends_with(b"\r\n\r\n") {
+            raw.extend(peer.read_exact(1)?);
+        }
+        *trailers.lock().unwrap() = read_chunked(&mut &*raw)?.1;
+        peer.answer(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{answer}"))
+    });
+    let mut client = rig.client();
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: site\r\n{framing}\r\n\r\n{body}"
+    ));
+    assert_eq!(client.response().trailers, ["x-sum: 1", "close: 1"]);
+    assert_eq!(*seen.lock().unwrap(), ["x-sum: 1", "close: 1"]);
+    rig.finish();
+}
+
+#[test]
+fn hops_are_counted_down_until_the_gateway_answers_itself() {
+    let (rig, record) = Rig::recording(OK);
+    let mut client = rig.client();
+    let limited = |method: &str, hops: u32| {
+        request(&format!("{method} /"))
+            .replace("\r\n\r\n", &format!("\r\nMax-Forwards: {hops}\r\n\r\n"))
+    };
+    client.send(limited("OPTIONS", 2));
+    assert_eq!(client.response().text(), "ok");
+    client.send(limited("TRACE", 1));
+    assert_eq!(client.response().text(), "ok");
+    client.send(limited("OPTIONS", 0));
+    let response = client.response();
+    assert_eq!((response.status(), response.text()), (200, ""));
+    assert_eq!(response.field("Content-Length"), Some("0"));
+    client.send(limited("TRACE", 0));
+    let response = client.response();
+    assert_eq!(
+        (response.status(), response.text()),
+        (501, "this gateway answers no TRACE\n")
+    );
+    client.send(limited("GET", 0));
+    assert_eq!(client.response().text(), "ok");
+    let passed: Vec<_> = record
+        .all()
+        .iter()
+        .map(|request| (request.line(), request.header("Max-Forwards").unwrap()))
+        .collect();
+    let expected = [("OPTIONS", "1"), ("TRACE", "0"), ("GET", "0")];
+    assert_eq!(
+        passed,
+        expected.map(|(method, hops)| (format!("{method} / HTTP/1.1"), hops.to_owned()))
     );
     rig.finish();
 }

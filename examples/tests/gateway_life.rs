@@ -110,7 +110,7 @@ fn stop_lets_exchanges_in_flight_end_and_closes_idle_clients() {
     assert_eq!(
         totals.to_string(),
         "2 requests: 2 2xx, 0 3xx, 0 4xx, 0 5xx, 0 broken off; \
-         1 upstream connections, reused 1 times"
+         0 refused; 1 upstream connections, reused 1 times"
     );
     server.wait_until(|counts| counts.open == 0 && counts.requests == 2);
     server.finish();

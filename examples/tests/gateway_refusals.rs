@@ -35,13 +35,9 @@ fn all_are_refused(status: u16, line: &str, requests: &[&str]) {
     }
     assert_eq!(rig.server.counts().accepted, 0);
     let totals = rig.finish();
-    let refused = requests.len() as u64;
-    let expected = if status < 500 {
-        [0, 0, refused, 0]
-    } else {
-        [0, 0, 0, refused]
-    };
-    assert_eq!((totals.requests, totals.responses), (0, expected));
+    // What was no request has no response either.
+    assert_eq!((totals.requests, totals.responses), (0, [0; 4]));
+    assert_eq!(totals.refused, requests.len() as u64);
 }
 
 #[test]
@@ -230,7 +226,7 @@ fn chunked_body_that_is_malformed_is_refused_and_never_ends_at_the_upstream() {
 #[test]
 fn trailers_that_are_too_large_are_refused() {
     let body = format!("3\r\nabc\r\n0\r\nA: {}\r\n\r\n", "a".repeat(17 << 10));
-    let line = "the request head is too large";
+    let line = "the trailers are too large";
     body_is_refused(431, line, CHUNKED, &body, |_| ());
 }
 
@@ -279,5 +275,57 @@ fn good_requests_before_a_bad_one_are_answered() {
     client.expect_eof();
     drop(client);
     assert_eq!(rig.server.counts().requests, 2);
-    rig.finish();
+    let totals = rig.finish();
+    assert_eq!((totals.requests, totals.refused), (2, 1));
+    assert_eq!(totals.responses, [2, 0, 0, 0]);
+}
+
+/// Each request gets this answer and keeps its connection, and never reaches the upstream.
+fn all_are_answered(status: u16, line: &str, requests: &[String]) {
+    let rig = Rig::new(keep_alive_ok());
+    let mut client = rig.client();
+    for request in requests {
+        client.send(request);
+        let response = client.response();
+        assert_eq!(response.status(), status, "{request}");
+        assert_refusal(&response, status, line);
+        assert_eq!(response.field("Connection"), None);
+    }
+    assert_eq!(rig.server.counts().accepted, 0);
+    assert_eq!(client.get("/").text(), "ok");
+    let totals = rig.finish();
+    assert_eq!(totals.responses, [1, 0, requests.len() as u64, 0]);
+}
+
+#[test]
+fn target_of_another_scheme_is_refused() {
+    all_are_answered(
+        421,
+        "this gateway serves http targets only",
+        &["https://site/", "ftp://site/", "HTTPS://site"].map(get),
+    );
+}
+
+#[test]
+fn more_connection_options_than_anybody_needs_are_refused() {
+    let head = |fields: &str| format!("GET / HTTP/1.1\r\nHost: site\r\n{fields}\r\n");
+    all_are_answered(
+        400,
+        "too many connection options",
+        &[
+            head(&format!("Connection: {}\r\n", "q,".repeat(31_000))),
+            head(&"Connection: a\r\n".repeat(65)),
+        ],
+    );
+}
+
+#[test]
+fn hops_that_cannot_be_counted_are_refused() {
+    let request =
+        |value: &str| format!("OPTIONS / HTTP/1.1\r\nHost: site\r\nMax-Forwards: {value}\r\n\r\n");
+    all_are_answered(
+        400,
+        "malformed Max-Forwards",
+        &["many", "-1", "1, 2", ""].map(request),
+    );
 }

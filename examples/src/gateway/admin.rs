@@ -38,7 +38,7 @@ async fn serve(mut session: Session, handles: Handles) {
         } else {
             "text/plain"
         };
-        let answered = session.connection().answer(status, body, |writer| {
+        let answered = session.answer(status, body, |writer| {
             writer.field("Content-Type", kind)?;
             if status == 405 {
                 writer.field("Allow", "GET, HEAD")?;

@@ -2,11 +2,12 @@
 //!
 //! A request's way through it, in the order of the files: [`Settings`] → `worker` (a core:
 //! listener, pool, client) → `serve` (a client's connection from its first request to its close)
-//! → `forward` (what a head turns into on its way) → `reply` (what a client gets when the upstream
-//! fails). `admin` answers for all cores.
+//! → `forward` (what a head turns into on its way) and `hop` (what of it stays behind) → `reply`
+//! (what a client gets when the gateway answers itself). `admin` answers for all cores.
 
 mod admin;
 mod forward;
+mod hop;
 mod reply;
 mod serve;
 mod settings;
@@ -82,6 +83,7 @@ impl Gateway {
                 pool: config.clone(),
                 response_head_timeout: settings.response_head_timeout.get(),
                 drain_timeout: settings.drain_timeout.get(),
+                client_timeouts: settings.client_timeouts,
             };
             let worker = Worker::start(plan)?;
             // With port 0 the first core gets one from the kernel, and the others share it.

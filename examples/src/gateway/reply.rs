@@ -1,18 +1,18 @@
-//! What a client gets when the gateway answers itself: a status, a line that names the reason,
-//! and a `Proxy-Status` field (RFC 9209).
+//! What a client gets when the gateway answers itself: a status, and if something is wrong a line
+//! that names the reason and a `Proxy-Status` field (RFC 9209).
 
 use std::io;
 
 use http_client::{ConnectError, Error, ErrorKind};
 use http_codec::{DecodeError, EncodeError};
 
-use crate::server::{Connection, Fault};
+use crate::server::{Fault, Session};
 
 /// An answer of the gateway's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     status: u16,
-    /// A proxy error type of RFC 9209 §2.3.
+    /// A proxy error type of RFC 9209 §2.3; empty where nothing is wrong.
     error: &'static str,
     reason: &'static str,
 }
@@ -32,6 +32,41 @@ impl Reply {
     /// The request head did not come in time.
     pub(super) const TOO_SLOW: Self =
         Self::new(408, "http_request_error", "the request head took too long");
+
+    /// The client paused in its request body.
+    pub(super) const BODY_TOO_SLOW: Self =
+        Self::new(408, "http_request_error", "the request body took too long");
+
+    /// `Connection` names more than anybody needs.
+    pub(super) const TOO_MANY_OPTIONS: Self =
+        Self::new(400, "http_request_error", "too many connection options");
+
+    /// `Max-Forwards` is not one number.
+    pub(super) const BAD_MAX_FORWARDS: Self =
+        Self::new(400, "http_request_error", "malformed Max-Forwards");
+
+    /// The target is a URI that no upstream speaks for. It may well be right elsewhere, which is
+    /// what 421 says (RFC 9110 §7.4); a bad request it is not.
+    pub(super) const OTHER_SCHEME: Self = Self::new(
+        421,
+        "http_request_error",
+        "this gateway serves http targets only",
+    );
+
+    /// An OPTIONS that may go no further. What the upstream offers is not known here.
+    pub(super) const OPTIONS: Self = Self::new(200, "", "");
+
+    /// A TRACE that may go no further. To send a request back would show its cookies to scripts
+    /// that must not see them.
+    pub(super) const NO_TRACE: Self =
+        Self::new(501, "http_request_denied", "this gateway answers no TRACE");
+
+    /// No connection to the upstream was made in time.
+    pub(super) const CONNECT_TIMEOUT: Self = Self::new(
+        504,
+        "connection_timeout",
+        "connecting to the upstream took too long",
+    );
 
     /// CONNECT asks for a tunnel.
     pub(super) const NO_TUNNEL: Self =
@@ -81,11 +116,7 @@ impl Reply {
                 "the gateway is shutting down",
             ),
             ErrorKind::ConnectFailed => to_failed_connect(error),
-            ErrorKind::ConnectTimeout => Self::new(
-                504,
-                "connection_timeout",
-                "connecting to the upstream took too long",
-            ),
+            ErrorKind::ConnectTimeout => Self::CONNECT_TIMEOUT,
             ErrorKind::HeadTimeout => Self::new(
                 504,
                 "http_response_timeout",
@@ -124,20 +155,20 @@ impl Reply {
         self.status
     }
 
-    /// Queues the answer. `close`: the connection is not fit for another request.
+    /// Queues the answer.
     ///
     /// # Errors
     ///
     /// A response has begun already.
-    pub(super) fn send(&self, connection: &Connection, close: bool) -> Result<(), EncodeError> {
-        connection.answer(self.status, format!("{}\n", self.reason), |writer| {
+    pub(super) fn send(&self, session: &Session) -> Result<(), EncodeError> {
+        if self.error.is_empty() {
+            return session.answer(self.status, "", |_| Ok(()));
+        }
+        session.answer(self.status, format!("{}\n", self.reason), |writer| {
             writer.field("Content-Type", "text/plain")?;
             writer.field("Proxy-Status", format!("pinpool; error={}", self.error))?;
             if self.status == 503 {
                 writer.field("Retry-After", RETRY_AFTER)?;
-            }
-            if close {
-                writer.close();
             }
             Ok(())
         })
@@ -178,6 +209,11 @@ fn to_failed_connect(error: &Error) -> Reply {
 /// The client's own body failed: it is malformed, or the client is gone.
 fn to_failed_body(error: &Error) -> Option<Reply> {
     match std::error::Error::source(error)?.downcast_ref::<Fault>()? {
+        Fault::Malformed(error) if error.reply_status() == 431 => Some(Reply::new(
+            431,
+            "http_request_error",
+            "the trailers are too large",
+        )),
         Fault::Malformed(error) => Some(Reply::to_malformed(error)),
         Fault::Gone(_) => None,
     }

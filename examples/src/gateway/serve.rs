@@ -1,18 +1,21 @@
 //! A client's connection, from its first request to its close.
 
-use std::future::{Future, poll_fn};
+use std::future::Future as _;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use http_body::Body as _;
-use http_client::{Body, Error, IncomingBody, Outgoing, TcpConnector, is_idempotent};
+use http_client::{
+    Body, Destination, Error, ErrorKind, IncomingBody, Outgoing, TcpConnector, is_idempotent,
+};
 use http_codec::{BodyLength, RequestHead, ResponseHead};
 
-use super::forward;
+use super::forward::{self, Encoded};
+use super::hop::{ConnectionOptions, PassedBody};
 use super::reply::Reply;
 use super::worker::Upstream;
-use crate::server::{Connection, DRAINED_BYTES, Fault, Refusal, RequestBody, Session};
+use crate::server::{Connection, Fault, Lost, Refusal, RequestBody, Session};
 
 /// The upstream's body is read only below this, so that a slow client holds it back.
 const QUEUED_BYTES: usize = 128 << 10;
@@ -29,9 +32,9 @@ pub(super) async fn serve(mut session: Session, upstream: Rc<Upstream>) {
                 exchange(&mut session, &upstream, &head).await
             }
             Ok(None) | Err(Refusal::Fault(Fault::Gone(_))) => return,
-            Err(Refusal::TooSlow) => reply(&session, &upstream, Reply::TOO_SLOW),
+            Err(Refusal::TooSlow) => refuse(&session, &upstream, Reply::TOO_SLOW),
             Err(Refusal::Fault(Fault::Malformed(error))) => {
-                reply(&session, &upstream, Reply::to_malformed(&error))
+                refuse(&session, &upstream, Reply::to_malformed(&error))
             }
         };
         if answered.is_err() || !session.finish().await {
@@ -46,64 +49,56 @@ async fn exchange(
     upstream: &Upstream,
     head: &RequestHead,
 ) -> Result<(), Broken> {
-    if head.method() == "CONNECT" {
-        return reply(session, upstream, Reply::NO_TUNNEL);
-    }
     let connection = Rc::clone(session.connection());
     let destination = upstream.destination();
-    let Ok((encoded, sent)) = forward::request(head, connection.peer_addr(), destination) else {
-        return reply(session, upstream, Reply::UNFORWARDABLE);
+    let encoded = match forward::request(head, connection.peer_addr(), destination) {
+        Ok(encoded) => encoded,
+        Err(answer) => return reply(session, upstream, answer).await,
     };
+    let outgoing = outgoing(head, encoded, &connection);
+    let outcome = {
+        let mut exchanged = pin!(upstream.client.exchange(destination, outgoing, |interim| {
+            pass_interim(&connection, &interim);
+        }));
+        session
+            .beside_client(|_, cx| exchanged.as_mut().poll(cx))
+            .await
+    };
+    match outcome {
+        Ok(Ok((head, body))) => respond(session, upstream, &head, body).await,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, phase = ?error.phase(), "exchange failed");
+            match to_failure(&error, upstream, destination) {
+                Some(answer) => reply(session, upstream, answer).await,
+                None => Err(Broken),
+            }
+        }
+        Err(Lost::BodyTooSlow) => reply(session, upstream, Reply::BODY_TOO_SLOW).await,
+        Err(Lost::Gone) => Err(Broken),
+    }
+}
+
+fn outgoing(head: &RequestHead, encoded: Encoded, connection: &Rc<Connection>) -> Outgoing {
     let body = match head.body_length() {
         BodyLength::None => Body::empty(),
-        length => Body::stream(RequestBody::new(Rc::clone(&connection), length)),
-    };
-    let outgoing = Outgoing::new(encoded, sent, body).idempotent(is_idempotent(head.method()));
-    let exchanged = upstream.client.exchange(destination, outgoing, |interim| {
-        pass_interim(&connection, &interim);
-    });
-    match beside_the_client(session, exchanged).await? {
-        Ok((head, body)) => respond(session, upstream, &head, body).await,
-        Err(error) => {
-            tracing::debug!(%error, phase = ?error.phase(), "exchange failed");
-            let Some(answer) = Reply::to_failure(&error) else {
-                return Err(Broken);
-            };
-            reply(session, upstream, answer)
+        length => {
+            let body = RequestBody::new(Rc::clone(connection), length);
+            Body::stream(PassedBody::new(body, encoded.options))
         }
-    }
+    };
+    Outgoing::new(encoded.head, encoded.sent, body).idempotent(is_idempotent(head.method()))
 }
 
 /// 100 is between two hops, and the gateway has said it itself. The rest is the client's.
 fn pass_interim(connection: &Connection, head: &ResponseHead) {
-    if head.status() != 100 {
+    if head.status() != 100
+        && let Ok(options) = ConnectionOptions::of(head.fields())
+    {
         // One that cannot be encoded is not worth failing the request for.
-        let _ = connection.interim(head.status(), |writer| forward::interim(head, writer));
+        let _ = connection.interim(head.status(), |writer| {
+            forward::interim(head, &options, writer)
+        });
     }
-}
-
-/// What the upstream has to say, or nothing if the client goes away first. What is queued for the
-/// client meanwhile leaves at once.
-async fn beside_the_client<T>(
-    session: &mut Session,
-    exchanged: impl Future<Output = Result<T, Error>>,
-) -> Result<Result<T, Error>, Broken> {
-    let mut exchanged = pin!(exchanged);
-    poll_fn(|cx| {
-        if let Poll::Ready(outcome) = exchanged.as_mut().poll(cx) {
-            return Poll::Ready(Ok(outcome));
-        }
-        poll_client(session, cx).map(Err)
-    })
-    .await
-}
-
-/// Writes what is queued; ready when the client is gone.
-fn poll_client(session: &mut Session, cx: &mut Context<'_>) -> Poll<Broken> {
-    if let Poll::Ready(Err(_)) = session.poll_flush(cx) {
-        return Poll::Ready(Broken);
-    }
-    session.connection().poll_gone(cx).map(|_| Broken)
 }
 
 /// Passes the upstream's response on. Its head leaves together with the first of the body.
@@ -113,28 +108,25 @@ async fn respond(
     head: &ResponseHead,
     mut body: IncomingBody<TcpConnector>,
 ) -> Result<(), Broken> {
-    let connection = Rc::clone(session.connection());
-    let close = must_close(session);
-    let begun = connection.respond(head.status(), forward::response_length(head), |writer| {
-        forward::response(head, writer)?;
-        if close {
-            writer.close();
-        }
-        Ok(())
+    let Ok(options) = ConnectionOptions::of(head.fields()) else {
+        return reply(session, upstream, Reply::UNPRESENTABLE).await;
+    };
+    let length = forward::response_length(head);
+    let begun = session.respond(head.status(), length, |writer| {
+        forward::response(head, &options, writer)
     });
     if begun.is_err() {
-        return reply(session, upstream, Reply::UNPRESENTABLE);
+        return reply(session, upstream, Reply::UNPRESENTABLE).await;
     }
     upstream.counts.response(head.status());
-    let passed = poll_fn(|cx| {
-        if let Poll::Ready(passed) = poll_pass(&connection, &mut body, cx) {
-            return Poll::Ready(passed);
-        }
-        poll_client(session, cx).map(Err)
-    });
-    let passed = passed.await;
+    let passed = session
+        .beside_client(|session, cx| poll_pass(session, &mut body, &options, cx))
+        .await
+        .unwrap_or(Err(Broken));
     if passed.is_err() {
         upstream.counts.broken();
+        // A client that is slow to take the rest holds no upstream connection.
+        drop(body);
         // The client gets what came before the break.
         let _ = session.flush().await;
     }
@@ -143,13 +135,15 @@ async fn respond(
 
 /// Moves the body on to the client's queue as far as both sides allow; ready at its end.
 fn poll_pass(
-    connection: &Connection,
+    session: &mut Session,
     body: &mut IncomingBody<TcpConnector>,
+    options: &ConnectionOptions,
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), Broken>> {
+    let connection = Rc::clone(session.connection());
     loop {
         if connection.queued() >= QUEUED_BYTES {
-            match connection.poll_flush(cx) {
+            match session.poll_flush(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(Broken)),
                 Poll::Pending if connection.queued() >= QUEUED_BYTES => return Poll::Pending,
@@ -166,7 +160,8 @@ fn poll_pass(
             Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => connection.push(data),
                 Err(frame) => {
-                    let trailers = frame.into_trailers().unwrap_or_default();
+                    let mut trailers = frame.into_trailers().unwrap_or_default();
+                    options.keep_end_to_end(&mut trailers);
                     let lines = trailers
                         .iter()
                         .map(|(name, value)| (name.as_str(), value.as_bytes()));
@@ -182,22 +177,27 @@ fn poll_pass(
     }
 }
 
-/// Answers in the gateway's own name.
-fn reply(session: &Session, upstream: &Upstream, reply: Reply) -> Result<(), Broken> {
-    upstream.counts.response(reply.status());
-    reply
-        .send(session.connection(), must_close(session))
-        .map_err(|_| Broken)
+/// What the client is told of a failure, if it is there to be told.
+fn to_failure(error: &Error, upstream: &Upstream, destination: &Destination) -> Option<Reply> {
+    match error.kind() {
+        // Connects hung for so long that the acquire timeout was the first to pass. To say that a
+        // limit was reached would blame the load.
+        ErrorKind::AcquireTimeout if !upstream.is_connected(destination) => {
+            Some(Reply::CONNECT_TIMEOUT)
+        }
+        _ => Reply::to_failure(error),
+    }
 }
 
-/// Whether the client has to be told that this response is the last: the gateway is closing, or
-/// too much of the request is unread to be thrown away.
-fn must_close(session: &Session) -> bool {
-    let connection = session.connection();
-    let unread = !connection.request_done()
-        && (connection.awaits_continue()
-            || connection
-                .body_left()
-                .is_some_and(|left| left > DRAINED_BYTES));
-    session.is_closing() || unread
+/// Answers a request in the gateway's own name.
+async fn reply(session: &mut Session, upstream: &Upstream, reply: Reply) -> Result<(), Broken> {
+    upstream.counts.response(reply.status());
+    session.discard_body().await;
+    reply.send(session).map_err(|_| Broken)
+}
+
+/// Answers what has not become a request.
+fn refuse(session: &Session, upstream: &Upstream, reply: Reply) -> Result<(), Broken> {
+    upstream.counts.refused();
+    reply.send(session).map_err(|_| Broken)
 }

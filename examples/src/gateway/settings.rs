@@ -9,6 +9,7 @@ use pool_core::{ConfigError, PoolConfig};
 
 use super::GatewayError;
 use crate::durations::TimeLimit;
+use crate::server::Timeouts;
 
 /// A reverse proxy over pinned connection pools. Runs until SIGINT or SIGTERM.
 ///
@@ -52,6 +53,9 @@ pub struct Settings {
     /// How long exchanges in flight may go on after SIGINT or SIGTERM
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub drain_timeout: TimeLimit,
+    /// How long clients are waited for; no flags, as the defaults fit
+    #[arg(skip)]
+    pub client_timeouts: Timeouts,
 }
 
 fn defaults() -> PoolConfig {

@@ -14,6 +14,9 @@ pub struct Totals {
     pub responses: [u64; 4],
     /// Responses that broke off.
     pub broken: u64,
+    /// Heads that were malformed, too large or too slow. They are no requests, and the answers to
+    /// them are not among the responses.
+    pub refused: u64,
     /// The pools of all cores.
     pub pools: DestinationStats,
 }
@@ -25,6 +28,7 @@ impl Totals {
             *sum += other;
         }
         self.broken += other.broken;
+        self.refused += other.refused;
         self.pools.merge(&other.pools);
         self
     }
@@ -32,12 +36,19 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [ok, moved, refused, failed] = self.responses;
+        let Self {
+            requests,
+            broken,
+            refused,
+            pools,
+            ..
+        } = self;
+        let [ok, moved, wrong, failed] = self.responses;
         write!(
             f,
-            "{} requests: {ok} 2xx, {moved} 3xx, {refused} 4xx, {failed} 5xx, {} broken off; \
-             {} upstream connections, reused {} times",
-            self.requests, self.broken, self.pools.opened, self.pools.acquires.reused
+            "{requests} requests: {ok} 2xx, {moved} 3xx, {wrong} 4xx, {failed} 5xx, \
+             {broken} broken off; {refused} refused; {} upstream connections, reused {} times",
+            pools.opened, pools.acquires.reused
         )
     }
 }
@@ -58,6 +69,10 @@ impl Counts {
 
     pub(super) fn broken(&self) {
         self.change(|totals| totals.broken += 1);
+    }
+
+    pub(super) fn refused(&self) {
+        self.change(|totals| totals.refused += 1);
     }
 
     pub(super) fn with_pool(&self, pools: DestinationStats) -> Totals {

@@ -11,12 +11,13 @@ use futures_lite::FutureExt;
 use http_client::{Client, ClientConfig, Destination, TcpConnector};
 use http_codec::Limits;
 use pool_core::{
-    ConnectOptions, Core, CoreThread, ListenOptions, Pool, PoolConfig, PoolHandle, TcpListener,
+    ConnectOptions, Core, CoreThread, DestinationStats, ListenOptions, Pool, PoolConfig,
+    PoolHandle, TcpListener,
 };
 
 use super::serve::serve;
 use super::totals::{Counts, Totals};
-use crate::server::{Buffers, Closing, Connection, ServiceError, Session, accept_each};
+use crate::server::{Buffers, Closing, Connection, ServiceError, Session, Timeouts, accept_each};
 
 /// What a core is to do.
 pub(super) struct Plan {
@@ -27,6 +28,7 @@ pub(super) struct Plan {
     pub(super) pool: PoolConfig,
     pub(super) response_head_timeout: Option<Duration>,
     pub(super) drain_timeout: Option<Duration>,
+    pub(super) client_timeouts: Timeouts,
 }
 
 /// A core at work, seen from the thread that started it.
@@ -53,9 +55,7 @@ impl Worker {
                 Ok(listener) => {
                     let handle = upstream.client.pool().handle();
                     let _ = report.send(Ok((listener.local_addr(), handle)));
-                    upstream
-                        .run(&core, listener, stopped, plan.drain_timeout)
-                        .await
+                    upstream.run(&core, listener, stopped, &plan).await
                 }
                 Err(error) => {
                     let _ = report.send(Err(error));
@@ -138,18 +138,27 @@ impl Upstream {
         &self.destinations[next % self.destinations.len()]
     }
 
+    /// Whether a connection to `destination` is open. This looks at all of the pool, and is meant
+    /// for what has failed.
+    pub(super) fn is_connected(&self, destination: &Destination) -> bool {
+        let snapshot = self.client.pool().snapshot();
+        let mut known = snapshot.destinations.iter();
+        let open = |stats: &DestinationStats| stats.acquired.current + stats.idle.current;
+        known.any(|known| known.key == *destination && open(&known.stats) > 0)
+    }
+
     async fn run(
         self: Rc<Self>,
         core: &Core,
         mut listener: TcpListener,
         stopped: oneshot::Receiver<()>,
-        drain_timeout: Option<Duration>,
+        plan: &Plan,
     ) -> Totals {
         let (closing, buffers, limits) =
             (Closing::default(), Buffers::default(), Limits::default());
         let accepting = accept_each(core, &mut listener, |stream| {
             let connection = Connection::new(stream, &limits, &buffers);
-            let session = Session::new(core, connection, closing.enter());
+            let session = Session::new(core, connection, closing.enter(), &plan.client_timeouts);
             core.spawn(serve(session, Rc::clone(&self)));
         });
         let stopped = async {
@@ -158,7 +167,7 @@ impl Upstream {
         accepting.or(stopped).await;
         drop(listener);
         closing.begin();
-        match drain_timeout {
+        match plan.drain_timeout {
             Some(limit) => drop(core.timeout(limit, closing.all_left()).await),
             None => closing.all_left().await,
         }

@@ -50,6 +50,8 @@ struct State {
     body_left: Option<u64>,
     /// The client waits for 100 before it sends the body.
     awaits_continue: bool,
+    /// The body was asked for last, and has to be waited for.
+    waits_for_body: bool,
     /// Only the close of the connection tells the client that the response is whole.
     ends_by_close: bool,
     received: u64,
@@ -91,6 +93,7 @@ impl Connection {
             http10: false,
             body_left: Some(0),
             awaits_continue: false,
+            waits_for_body: false,
             ends_by_close: false,
             received: 0,
             sent: 0,
@@ -158,6 +161,7 @@ impl Connection {
     pub fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<BodyPart, Fault>> {
         let state = &mut *self.state.borrow_mut();
         state.say_continue();
+        state.waits_for_body = false;
         loop {
             match state.decode()? {
                 RequestEvent::NeedData => {}
@@ -168,15 +172,17 @@ impl Connection {
                 RequestEvent::End(trailers) => return Poll::Ready(Ok(BodyPart::End(trailers))),
                 RequestEvent::Head(_) | RequestEvent::Closed => unreachable!("no request is there"),
             }
-            ready!(state.poll_read(&self.stream, cx))?;
+            let read = state.poll_read(&self.stream, cx);
+            state.waits_for_body = read.is_pending();
+            ready!(read)?;
         }
     }
 
     /// Ready once the client has reset the connection, or the network has failed.
     ///
     /// A client that has closed only its sending side still waits for its answer, so a FIN is
-    /// noted and nothing else. What comes in unasked is kept, up to a bound; beyond it nothing is
-    /// watched.
+    /// noted and nothing else. What comes in unasked is kept, up to a bound; beyond it, and behind
+    /// a FIN, only the socket's state is watched.
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Fault> {
         let state = &mut *self.state.borrow_mut();
         while !state.eof && state.inbox.len() < READ_AHEAD {
@@ -184,7 +190,8 @@ impl Connection {
                 return Poll::Ready(fault);
             }
         }
-        Poll::Pending
+        let reset = self.stream.poll_reset(cx);
+        reset.map(|()| Fault::Gone(io::ErrorKind::ConnectionReset.into()))
     }
 
     /// Reads and forgets, until the client has closed.
@@ -212,12 +219,8 @@ impl Connection {
         self.state.borrow_mut().interim(status, fields)
     }
 
-    /// Queues the head of the final response. `fields` may not use the connection.
-    ///
-    /// # Errors
-    ///
-    /// As [`ServerExchange::respond`], and those of `fields`. Nothing is queued then.
-    pub fn respond(
+    /// Queues the head of the final response: [`Session::respond`](super::Session::respond).
+    pub(super) fn respond(
         &self,
         status: u16,
         length: BodyLength,
@@ -236,32 +239,6 @@ impl Connection {
         };
         state.ends_by_close = until_close && state.exchange.body_allowed();
         Ok(())
-    }
-
-    /// Queues a whole response with a plain text body, which is left out where the status allows
-    /// none.
-    ///
-    /// # Errors
-    ///
-    /// As [`respond`](Self::respond).
-    pub fn answer(
-        &self,
-        status: u16,
-        body: impl Into<Bytes>,
-        fields: impl FnOnce(&mut ResponseWriter<'_>) -> Result<(), EncodeError>,
-    ) -> Result<(), EncodeError> {
-        let (length, body) = match status {
-            204 | 205 | 304 => (BodyLength::None, Bytes::new()),
-            _ => {
-                let body = body.into();
-                (BodyLength::Exact(body.len() as u64), body)
-            }
-        };
-        self.respond(status, length, fields)?;
-        if self.body_allowed() {
-            self.push(body)?;
-        }
-        self.end(None)
     }
 
     /// Queues a piece of the response's body.
@@ -295,12 +272,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes until nothing is queued.
-    ///
-    /// # Errors
-    ///
-    /// The client or the network is gone.
-    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Writes until nothing is queued: [`Session::poll_flush`](super::Session::poll_flush), which
+    /// keeps the clock. So nobody else writes.
+    pub(super) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let State { outbox, sent, .. } = &mut *self.state.borrow_mut();
         while !outbox.is_empty() {
             let written =
@@ -326,6 +300,16 @@ impl Connection {
     #[must_use]
     pub fn awaits_continue(&self) -> bool {
         self.state.borrow().awaits_continue
+    }
+
+    /// Whether the body was asked for since [`forget_body_wait`](Self::forget_body_wait), and the
+    /// next of it has not come.
+    pub(super) fn waits_for_body(&self) -> bool {
+        self.state.borrow().waits_for_body
+    }
+
+    pub(super) fn forget_body_wait(&self) {
+        self.state.borrow_mut().waits_for_body = false;
     }
 
     /// How much of the request's body is unread, where that is known.

@@ -16,6 +16,7 @@ use super::buffers::Buffers;
 use super::closing::Closing;
 use super::connection::Connection;
 use super::session::Session;
+use super::timeouts::Timeouts;
 
 /// How long the sessions of a service may take to end; nothing that matters is at stake.
 const GRACE: Duration = Duration::from_secs(1);
@@ -124,9 +125,11 @@ async fn run<F, Fut>(
     Fut: Future<Output = ()> + 'static,
 {
     let (closing, buffers, limits) = (Closing::default(), Buffers::default(), Limits::default());
+    let timeouts = Timeouts::default();
     let accepting = accept_each(core, &mut listener, |stream| {
         let connection = Connection::new(stream, &limits, &buffers);
-        core.spawn(serve(Session::new(core, connection, closing.enter())));
+        let session = Session::new(core, connection, closing.enter(), &timeouts);
+        core.spawn(serve(session));
     });
     let stopped = async {
         // A handle that was dropped stops the service too.

@@ -2,36 +2,16 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::Shutdown;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use http_codec::{RequestHead, Reuse};
-use pool_core::{Core, Sleep};
+use http_codec::RequestHead;
+use pool_core::Core;
 
 use super::closing::Member;
-use super::connection::{BodyPart, Connection, Fault};
-
-/// A client may keep its connection idle for so long between two requests.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-
-/// A request head has to be whole so long after its first byte, however it drips in.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A client that takes no byte of its response for so long is gone.
-const SEND_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// An unread request body up to this size is read and thrown away to keep the connection: more
-/// would cost more than a new connection does.
-pub(crate) const DRAINED_BYTES: u64 = 64 << 10;
-
-/// The rest of a small body has usually come already.
-const DRAIN_TIME: Duration = Duration::from_secs(1);
-
-/// How long a client that is still sending has to take in its last response.
-const LINGER_TIME: Duration = Duration::from_secs(2);
+use super::connection::{Connection, Fault};
+use super::timeouts::Timeouts;
+use super::timer::Timer;
 
 /// A client's connection and its clock.
 #[derive(Debug)]
@@ -39,18 +19,20 @@ pub struct Session {
     core: Core,
     connection: Rc<Connection>,
     member: Member,
-    timer: Option<(Waits, Sleep)>,
-    /// How much the client had taken at the last look.
-    taken: u64,
+    timeouts: Timeouts,
+    timer: Timer<Waits>,
+    /// How many bytes had come when the body was asked for. A client may owe a part of its body
+    /// and leave its response untaken at the same time, so this has a timer of its own.
+    body_timer: Timer<u64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the client is waited for. Of these there is only one at a time.
+#[derive(Debug, PartialEq, Eq)]
 enum Waits {
-    /// Nothing; the timer may still run.
-    No,
-    ForRequest,
-    ForHead,
-    ForRoom,
+    Request,
+    Head,
+    /// To take more than these bytes.
+    Room(u64),
 }
 
 /// Why there is no next request, though the client is owed an answer or a close.
@@ -62,16 +44,26 @@ pub enum Refusal {
     TooSlow,
 }
 
+/// Why an exchange cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The client is gone, or has taken nothing for so long that it might as well be.
+    Gone,
+    /// The client sends no more of the body that is waited for.
+    BodyTooSlow,
+}
+
 impl Session {
     /// Serves `connection`, which counts as `member` of what closes.
     #[must_use]
-    pub fn new(core: &Core, connection: Connection, member: Member) -> Self {
+    pub fn new(core: &Core, connection: Connection, member: Member, timeouts: &Timeouts) -> Self {
         Self {
             core: core.clone(),
             connection: Rc::new(connection),
             member,
-            timer: None,
-            taken: 0,
+            timeouts: *timeouts,
+            timer: Timer::new(),
+            body_timer: Timer::new(),
         }
     }
 
@@ -93,6 +85,14 @@ impl Session {
         self.member.has_begun()
     }
 
+    pub(super) fn poll_closing(&self, cx: &Context<'_>) -> Poll<()> {
+        self.member.poll_begun(cx)
+    }
+
+    pub(super) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
     /// Waits for the next request. `None`: the client has closed or was idle for too long, or the
     /// server is closing.
     ///
@@ -100,22 +100,63 @@ impl Session {
     ///
     /// [`Refusal`]: answer it, then [`finish`](Self::finish).
     pub async fn next_request(&mut self) -> Result<Option<RequestHead>, Refusal> {
-        self.stop_timer();
+        self.timer.stop();
         poll_fn(|cx| {
             if let Poll::Ready(request) = self.connection.poll_request(cx) {
                 return Poll::Ready(request.map_err(Refusal::Fault));
             }
             if self.connection.has_unread() {
-                ready!(self.poll_timer(cx, Waits::ForHead, HEAD_TIMEOUT));
+                let limit = self.timeouts.head;
+                ready!(self.timer.poll(cx, &self.core, Waits::Head, limit));
                 return Poll::Ready(Err(Refusal::TooSlow));
             }
             if self.member.poll_begun(cx).is_ready() {
                 return Poll::Ready(Ok(None));
             }
-            ready!(self.poll_timer(cx, Waits::ForRequest, IDLE_TIMEOUT));
+            let limit = self.timeouts.idle;
+            ready!(self.timer.poll(cx, &self.core, Waits::Request, limit));
             Poll::Ready(Ok(None))
         })
         .await
+    }
+
+    /// Does a step of an exchange, and looks after the client meanwhile: what is queued leaves,
+    /// and a client that is gone, or keeps the step waiting for the request's body, ends it.
+    ///
+    /// `step` has to poll all it waits for each time: a body that it does not ask for is not
+    /// waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`]: the step is left as it is.
+    pub async fn beside_client<T>(
+        &mut self,
+        mut step: impl FnMut(&mut Self, &mut Context<'_>) -> Poll<T>,
+    ) -> Result<T, Lost> {
+        poll_fn(|cx| {
+            self.connection.forget_body_wait();
+            match step(self, cx) {
+                Poll::Ready(done) => Poll::Ready(Ok(done)),
+                Poll::Pending => self.poll_lost(cx).map(Err),
+            }
+        })
+        .await
+    }
+
+    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<Lost> {
+        if let Poll::Ready(Err(_)) = self.poll_flush(cx) {
+            return Poll::Ready(Lost::Gone);
+        }
+        if self.connection.poll_gone(cx).is_ready() {
+            return Poll::Ready(Lost::Gone);
+        }
+        if !self.connection.waits_for_body() {
+            return Poll::Pending;
+        }
+        let (received, _) = self.connection.traffic();
+        let limit = self.timeouts.body;
+        ready!(self.body_timer.poll(cx, &self.core, received, limit));
+        Poll::Ready(Lost::BodyTooSlow)
     }
 
     /// Writes until nothing is queued.
@@ -124,17 +165,12 @@ impl Session {
     ///
     /// The client is gone, or has taken nothing for so long that it might as well be.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = self.connection.poll_flush(cx);
-        // It may have been written by somebody else since the last look.
+        if let Poll::Ready(flushed) = self.connection.poll_flush(cx) {
+            return Poll::Ready(flushed);
+        }
         let (_, taken) = self.connection.traffic();
-        if flushed.is_ready() || taken != self.taken {
-            self.taken = taken;
-            self.stop_timer();
-        }
-        if flushed.is_ready() {
-            return flushed;
-        }
-        ready!(self.poll_timer(cx, Waits::ForRoom, SEND_TIMEOUT));
+        let (waits, limit) = (Waits::Room(taken), self.timeouts.send);
+        ready!(self.timer.poll(cx, &self.core, waits, limit));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
@@ -146,127 +182,114 @@ impl Session {
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
-
-    /// Ends an exchange whose response is queued to its end. Tells whether the next request may
-    /// come; if not, the connection is ready to be dropped.
-    pub async fn finish(&mut self) -> bool {
-        if self.flush().await.is_err() {
-            return false;
-        }
-        if self.connection.reuse() == Reuse::NotYet {
-            self.drain().await;
-        }
-        if self.connection.start_next().is_ok() {
-            return true;
-        }
-        self.linger().await;
-        false
-    }
-
-    /// Throws away the rest of a request's body, if it is small and there.
-    async fn drain(&self) {
-        let mut drained = 0;
-        let rest = poll_fn(|cx| {
-            while let Ok(BodyPart::Data(data)) = ready!(self.connection.poll_body(cx)) {
-                drained += data.len() as u64;
-                if drained > DRAINED_BYTES {
-                    break;
-                }
-            }
-            Poll::Ready(())
-        });
-        // What was drained in time is seen by whether the request has ended.
-        let _ = self.core.timeout(DRAIN_TIME, rest).await;
-    }
-
-    /// Closing a socket with unread bytes sends RST, which makes many clients throw away the
-    /// response that they have not read yet. So a client that may still be sending gets a FIN
-    /// first, and its bytes are taken until it closes too.
-    async fn linger(&self) {
-        let connection = &self.connection;
-        if connection.request_done() && !connection.has_unread() {
-            return;
-        }
-        if connection.stream().shutdown(Shutdown::Write).is_ok() {
-            let closed = poll_fn(|cx| connection.poll_discard(cx));
-            let _ = self.core.timeout(LINGER_TIME, closed).await;
-        }
-    }
-
-    /// One timer serves all waits of a connection: they never overlap.
-    fn poll_timer(&mut self, cx: &mut Context<'_>, waits: Waits, limit: Duration) -> Poll<()> {
-        let (current, sleep) = self
-            .timer
-            .get_or_insert_with(|| (waits, self.core.sleep(limit)));
-        if *current != waits {
-            *current = waits;
-            sleep.restart(limit);
-        }
-        Pin::new(sleep).poll(cx)
-    }
-
-    fn stop_timer(&mut self) {
-        if let Some((waits, _)) = &mut self.timer {
-            *waits = Waits::No;
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::SocketAddr;
+    use std::net::{SocketAddr, TcpStream};
+    use std::time::Duration;
 
     use bytes::Bytes;
     use http_codec::{BodyLength, Limits};
-    use pool_core::{ListenOptions, TcpListener, Timestamp};
+    use pool_core::{ListenOptions, TcpListener};
     use test_support::DEADLINE;
 
     use super::*;
-    use crate::server::{Buffers, Closing};
+    use crate::server::{BodyPart, Buffers, Closing};
 
-    fn deadline(session: &Session) -> Timestamp {
-        let (_, sleep) = session.timer.as_ref().unwrap();
-        sleep.deadline()
+    /// A session that has read the head of `request`, and its client.
+    async fn serve(core: &Core, request: &str, timeouts: Timeouts) -> (Session, TcpStream) {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut listener = TcpListener::bind(core, any, &ListenOptions::default()).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr()).unwrap();
+        client.set_read_timeout(Some(DEADLINE)).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let stream = listener.accept().await.unwrap();
+        let connection = Connection::new(stream, &Limits::default(), &Buffers::default());
+        let member = Closing::default().enter();
+        let mut session = Session::new(core, connection, member, &timeouts);
+        session.next_request().await.unwrap().unwrap();
+        (session, client)
+    }
+
+    const GET: &str = "GET / HTTP/1.1\r\nHost: site\r\n\r\n";
+
+    #[test]
+    fn client_that_asks_no_more_is_closed() {
+        let main = |core: Core| async move {
+            let timeouts = Timeouts {
+                idle: Duration::from_millis(20),
+                ..Timeouts::default()
+            };
+            let (mut session, mut client) = serve(&core, GET, timeouts).await;
+            for _ in 0..2 {
+                session.answer(200, "", |_| Ok(())).unwrap();
+                assert!(session.finish().await);
+                // The time begins anew with each wait.
+                client.write_all(GET.as_bytes()).unwrap();
+                assert!(session.next_request().await.unwrap().is_some());
+            }
+            session.answer(200, "", |_| Ok(())).unwrap();
+            assert!(session.finish().await);
+            assert!(session.next_request().await.unwrap().is_none());
+        };
+        Core::builder().run(main).unwrap();
     }
 
     #[test]
-    fn client_that_takes_some_of_its_response_gets_more_time_whoever_wrote_it() {
+    fn client_that_takes_some_of_its_response_gets_more_time() {
         let main = |core: Core| async move {
-            let any = SocketAddr::from(([127, 0, 0, 1], 0));
-            let mut listener = TcpListener::bind(&core, any, &ListenOptions::default()).unwrap();
-            let mut client = std::net::TcpStream::connect(listener.local_addr()).unwrap();
-            client.set_read_timeout(Some(DEADLINE)).unwrap();
-            client
-                .write_all(b"GET / HTTP/1.1\r\nHost: site\r\n\r\n")
-                .unwrap();
-            let stream = listener.accept().await.unwrap();
-            let connection = Connection::new(stream, &Limits::default(), &Buffers::default());
-            let mut session = Session::new(&core, connection, Closing::default().enter());
-            session.next_request().await.unwrap().unwrap();
-
+            let (mut session, mut client) = serve(&core, GET, Timeouts::default()).await;
             let connection = Rc::clone(session.connection());
             let length = BodyLength::UntilClose;
-            connection.respond(200, length, |_| Ok(())).unwrap();
+            session.respond(200, length, |_| Ok(())).unwrap();
             // More than the kernel takes while nobody reads.
             connection.push(Bytes::from(vec![0; 64 << 20])).unwrap();
             let flushed = poll_fn(|cx| Poll::Ready(session.poll_flush(cx))).await;
             assert!(flushed.is_pending());
-            let (first, taken) = (deadline(&session), connection.traffic().1);
+            let (first, taken) = (session.timer.deadline(), connection.traffic().1);
 
             let mut piece = vec![0; 64 << 10];
             while connection.traffic().1 == taken {
+                assert_eq!(session.timer.deadline(), first);
                 client.read_exact(&mut piece).unwrap();
                 core.sleep(Duration::from_millis(1)).await;
-                poll_fn(|cx| {
-                    // Whoever moves a body on writes as much as goes, and looks at the clock then.
-                    assert!(connection.poll_flush(cx).is_pending());
-                    assert!(session.poll_flush(cx).is_pending());
-                    Poll::Ready(())
-                })
-                .await;
+                let flushed = poll_fn(|cx| Poll::Ready(session.poll_flush(cx))).await;
+                assert!(flushed.is_pending());
             }
-            assert!(deadline(&session) > first);
+            assert!(session.timer.deadline() > first);
+        };
+        Core::builder().run(main).unwrap();
+    }
+
+    #[test]
+    fn client_that_sends_some_of_its_body_gets_more_time_and_one_that_is_not_asked_needs_none() {
+        let main = |core: Core| async move {
+            let request = "POST / HTTP/1.1\r\nHost: site\r\nContent-Length: 2\r\n\r\n";
+            let (mut session, mut client) = serve(&core, request, Timeouts::default()).await;
+            let connection = Rc::clone(session.connection());
+            let mut deadlines = Vec::new();
+            for _ in 0..2 {
+                let mut asked = false;
+                let step = |session: &mut Session, cx: &mut Context<'_>| {
+                    // The second turn sees the deadline that the first has set.
+                    if std::mem::replace(&mut asked, true) {
+                        return Poll::Ready(());
+                    }
+                    assert!(session.connection().poll_body(cx).is_pending());
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                };
+                session.beside_client(step).await.unwrap();
+                assert!(!connection.waits_for_body(), "the second turn did not ask");
+                deadlines.push(session.body_timer.deadline());
+                core.sleep(Duration::from_millis(1)).await;
+                client.write_all(b"x").unwrap();
+                let part = poll_fn(|cx| connection.poll_body(cx)).await.unwrap();
+                assert!(matches!(part, BodyPart::Data(data) if data == "x"));
+            }
+            assert!(deadlines[0].is_some() && deadlines[1] > deadlines[0]);
         };
         Core::builder().run(main).unwrap();
     }

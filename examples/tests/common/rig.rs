@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use clap::Parser;
 use pinpool_examples::gateway::{Gateway, Settings, Totals};
+use pinpool_examples::server::Timeouts;
 use serde_json::Value;
 use test_support::{DEADLINE, Peer, Request, Server, eventually};
 
@@ -34,16 +35,26 @@ pub(crate) struct Running(Option<Gateway>);
 
 impl Running {
     pub(crate) fn start(flags: &str) -> Self {
-        let gateway = Gateway::start(&settings(flags));
-        Self(Some(gateway.expect("the gateway starts")))
+        Self::start_with(&settings(flags))
+    }
+
+    fn start_with(settings: &Settings) -> Self {
+        Self(Some(Gateway::start(settings).expect("the gateway starts")))
     }
 
     /// In front of these addresses.
     pub(crate) fn before(upstreams: &[SocketAddr], flags: &str) -> Self {
+        Self::patient(upstreams, flags, Timeouts::default())
+    }
+
+    /// In front of these addresses, and as patient with its clients as it is told to be.
+    pub(crate) fn patient(upstreams: &[SocketAddr], flags: &str, timeouts: Timeouts) -> Self {
         let upstreams = upstreams
             .iter()
             .map(|address| format!("--upstream http://{address} "));
-        Self::start(&(upstreams.collect::<String>() + flags))
+        let mut settings = settings(&(upstreams.collect::<String>() + flags));
+        settings.client_timeouts = timeouts;
+        Self::start_with(&settings)
     }
 
     pub(crate) fn gateway(&self) -> &Gateway {
@@ -141,8 +152,17 @@ impl Rig {
         flags: &str,
         script: impl Fn(&mut Peer) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
+        Self::patient(flags, Timeouts::default(), script)
+    }
+
+    /// A gateway with these flags, and as patient with its clients as it is told to be.
+    pub(crate) fn patient(
+        flags: &str,
+        timeouts: Timeouts,
+        script: impl Fn(&mut Peer) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
         let server = Server::script(script);
-        let running = Running::before(&[server.addr()], flags);
+        let running = Running::patient(&[server.addr()], flags, timeouts);
         Self { running, server }
     }
 
