@@ -77,14 +77,14 @@ mod connector;
 #[cfg(feature = "glommio")]
 mod error;
 #[cfg(feature = "glommio")]
+mod fence;
+#[cfg(feature = "glommio")]
 mod net;
 #[cfg(feature = "glommio")]
 mod shell;
 pub mod state;
 mod stats;
 mod time;
-#[cfg(feature = "glommio")]
-mod wake;
 
 pub use close_reason::CloseReason;
 pub use config::{ConfigError, PoolConfig, PoolConfigBuilder};

@@ -280,3 +280,36 @@ fn destination_without_anything_is_forgotten() {
         assert_eq!(core.registered_sockets(), 0);
     });
 }
+
+#[test]
+fn acquire_of_a_fresh_connection_is_served_at_a_cap_that_binds() {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    with_pool(config().max_connections(2), |core, pool| async move {
+        let stop = Rc::new(Cell::new(false));
+        for _ in 0..4 {
+            let (pool, stop) = (pool.clone(), Rc::clone(&stop));
+            core.spawn(async move {
+                while !stop.get() {
+                    let mut conn = pool.acquire(&address).await.unwrap();
+                    exchange(&mut conn).await.unwrap();
+                    conn.release();
+                }
+            });
+        }
+        until(&core, "the cap binds", || {
+            total(&pool).acquires.reused > 100 && total(&pool).pending.current > 0
+        })
+        .await;
+        for _ in 0..10 {
+            let fresh = pool
+                .acquire_fresh(&address)
+                .await
+                .expect("it is not starved");
+            assert!(!fresh.is_reused());
+            fresh.release();
+        }
+        stop.set(true);
+        assert_in_order(&core, &pool, 2).await;
+    });
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{assert_in_order, config, exchange, total, until, with_pool};
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
-use pool_core::{AcquireError, CloseReason, ForceClosed};
+use pool_core::{AcquireError, CloseReason, ConnectOptions, ForceClosed, TcpStream};
 use test_support::{Gate, OK, Server, keep_alive_ok, never_answer};
 
 /// A server whose every connection answers once and then does `then` when the gate opens.
@@ -318,4 +318,46 @@ fn server_that_closes_at_once_is_dialled_once_per_acquire_and_not_in_a_loop() {
         assert_in_order(&core, &pool, 2).await;
     });
     server.wait_until(|counts| counts.accepted == 5);
+}
+
+#[test]
+fn connections_exchanged_between_two_guards_are_closed_and_not_pooled() {
+    let servers = [(); 2].map(|()| Server::script(keep_alive_ok()));
+    let addresses = [servers[0].addr(), servers[1].addr()];
+    with_pool(config(), |core, pool| async move {
+        let mut one = pool.acquire(&addresses[0]).await.unwrap();
+        let mut other = pool.acquire(&addresses[1]).await.unwrap();
+        std::mem::swap(&mut *one, &mut *other);
+        one.release();
+        other.release();
+        let stats = total(&pool);
+        assert_eq!((stats.acquired.current, stats.idle.current), (0, 0));
+        assert_eq!(stats.closed(CloseReason::ExchangeFailed), 2);
+        assert_eq!(core.registered_sockets(), 0);
+        for address in addresses {
+            let conn = pool.acquire(&address).await.unwrap();
+            assert_eq!(conn.peer_addr(), address);
+            conn.release();
+        }
+        assert_in_order(&core, &pool, 2).await;
+    });
+}
+
+#[test]
+fn connection_put_in_anothers_place_is_closed_and_not_pooled() {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    with_pool(config().max_connections(1), |core, pool| async move {
+        let mut conn = pool.acquire(&address).await.unwrap();
+        let options = ConnectOptions::default();
+        *conn = TcpStream::connect(&core, address, &options).await.unwrap();
+        exchange(&mut conn).await.unwrap();
+        conn.release();
+        let stats = total(&pool);
+        assert_eq!((stats.acquired.current, stats.idle.current), (0, 0));
+        assert_eq!(stats.closed(CloseReason::ExchangeFailed), 1);
+        assert_eq!(core.registered_sockets(), 0);
+        assert_in_order(&core, &pool, 1).await;
+    });
+    server.wait_until(|counts| counts.open == 0);
 }

@@ -198,3 +198,36 @@ fn dropped_result_cancels_the_job() {
         .await;
     });
 }
+
+#[test]
+fn submit_is_refused_while_the_pool_drains_and_after_the_end_of_its_core() {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    let draining = with_pool(config(), |core, pool| async move {
+        let held = pool.acquire(&address).await.unwrap();
+        let handle = pool.handle();
+        let pool2 = pool.clone();
+        core.spawn(async move { pool2.drain(DEADLINE).await });
+        let elsewhere = handle.clone();
+        let thread = std::thread::spawn(move || elsewhere.submit(|_| async {}).unwrap_err());
+        assert_eq!(thread.join().unwrap(), SubmitError::Draining);
+        let here = handle.submit(|_| async {}).unwrap_err();
+        assert_eq!(here, SubmitError::Draining);
+        held.release();
+        pool.drain(DEADLINE).await;
+        let drained = handle.submit(|_| async {}).unwrap_err();
+        assert_eq!(drained, SubmitError::Draining);
+        handle
+    });
+    let open = with_pool(config(), |core, pool| async move {
+        let handle = pool.handle();
+        core.spawn(async move {
+            let _pool = pool;
+            std::future::pending::<()>().await;
+        });
+        handle
+    });
+    for handle in [draining, open] {
+        assert_eq!(handle.submit(|_| async {}).unwrap_err(), SubmitError::Gone);
+    }
+}

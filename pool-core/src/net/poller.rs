@@ -12,8 +12,8 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use super::source::{Source, WatchToken};
+use crate::fence::wake;
 use crate::state::slab::{Slab, SlabId, slab_id};
-use crate::wake::wake;
 
 /// Events taken from the kernel in one call.
 const EVENTS: usize = 256;

@@ -377,7 +377,7 @@ fn store(slot: &RefCell<Option<Waker>>, cx: &Context<'_>) {
 fn wake(slot: &RefCell<Option<Waker>>) {
     let waker = slot.borrow_mut().take();
     if let Some(waker) = waker {
-        crate::wake::wake(waker);
+        crate::fence::wake(waker);
     }
 }
 

@@ -4,9 +4,9 @@ use super::shared::Shared;
 use super::slot::Abort;
 use crate::connector::{Connection, Connector};
 use crate::error::AcquireError;
+use crate::fence::wake;
 use crate::net::Readiness;
 use crate::state::ConnId;
-use crate::wake::wake;
 
 impl<C: Connector> Shared<C> {
     pub(super) fn start_connect(&self, conn: ConnId, key: C::Key, abort: Abort) {

@@ -24,10 +24,10 @@ use super::sleep::{Elapsed, Sleep};
 use super::tasks::Tasks;
 use crate::Timestamp;
 use crate::error::StartError;
+use crate::fence::wake;
 use crate::net::{Poller, PoolId, WatchToken, runtime};
 use crate::state::slab::Slab;
 use crate::state::wheel::Wheel;
-use crate::wake::wake;
 
 /// Jobs taken from the mailbox in one turn, so that a flood of them cannot starve the sockets.
 const JOBS_PER_TURN: usize = 256;

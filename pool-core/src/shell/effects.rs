@@ -12,9 +12,9 @@ use super::slot::{Abort, Slot};
 use crate::CloseReason;
 use crate::connector::Connector;
 use crate::error::AcquireError;
+use crate::fence::wake;
 use crate::net::Readiness;
 use crate::state::{ConnId, Effect, Rejection};
-use crate::wake::wake;
 
 /// An effect that is ready to be carried out.
 pub(super) enum Action<C: Connector> {

@@ -19,6 +19,7 @@ use super::pool::Pool;
 use super::shared::Shared;
 use crate::connector::Connector;
 use crate::error::{JobError, SubmitError};
+use crate::fence::drop_panic;
 use crate::net::PoolId;
 
 /// Sends work to a pool on its own core, from any thread. Cheap to clone.
@@ -137,7 +138,8 @@ fn start<C, F, Fut, T>(
         let Some(outcome) = cancelled.or(run).await else {
             return;
         };
-        let outcome = outcome.map_err(|_| {
+        let outcome = outcome.map_err(|panic| {
+            drop_panic(panic);
             tasks.count_panic("a job");
             JobError::Panicked
         });

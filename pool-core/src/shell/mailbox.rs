@@ -1,7 +1,6 @@
 //! How work from other threads reaches a core: a bounded queue and an alarm.
 
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -9,6 +8,7 @@ use crossbeam_queue::ArrayQueue;
 
 use super::core::Core;
 use crate::error::SubmitError;
+use crate::fence::catch;
 
 pub(crate) type Job = Box<dyn FnOnce(&Core) + Send>;
 
@@ -88,7 +88,7 @@ impl Mailbox {
     fn discard(&self) {
         while let Some(job) = self.jobs.pop() {
             // What a job has captured is a user's, and the next one must be dropped too.
-            if catch_unwind(AssertUnwindSafe(|| drop(job))).is_err() {
+            if catch(|| drop(job)).is_none() {
                 tracing::error!("the destructor of a job panicked");
             }
         }

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 
 use crate::CloseReason;
 use crate::error::AcquireError;
+use crate::fence::wake;
 use crate::net::Readiness;
 use crate::state::ConnId;
-use crate::wake::wake;
 
 /// What stands beside a connection's id.
 pub(super) enum Slot<T> {

@@ -2,11 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use crate::fence::catch;
 use crate::net::runtime;
 use crate::state::slab::{Slab, slab_id};
 
@@ -84,11 +84,11 @@ impl Tasks {
 
     /// Runs user code that the driver calls, so that its panic does not end the core.
     pub(crate) fn fence<R>(&self, what: &str, call: impl FnOnce() -> R) -> Option<R> {
-        let result = catch_unwind(AssertUnwindSafe(call));
-        if result.is_err() {
+        let result = catch(call);
+        if result.is_none() {
             self.count_panic(what);
         }
-        result.ok()
+        result
     }
 
     pub(super) fn count_panic(&self, what: &str) {

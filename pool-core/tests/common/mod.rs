@@ -8,15 +8,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use pool_core::{
-    ConnectOptions, Connector, Core, DestinationStats, Pool, PoolConfig, PoolConfigBuilder, Pooled,
-    TcpStream,
+    ConnectOptions, Connector, Core, DestinationStats, JobError, Pool, PoolConfig,
+    PoolConfigBuilder, Pooled, Submitted, TcpStream,
 };
-use test_support::{OK, Server};
+use test_support::{OK, Peer, Server};
 
 /// Longer than anything here takes, however slow the machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -72,7 +73,16 @@ pub(crate) async fn until(core: &Core, what: &str, mut condition: impl FnMut() -
     }
 }
 
-pub(crate) fn total(pool: &Pool<Tcp>) -> DestinationStats {
+/// Blocks the thread until a job has ended, and says so if it never does.
+pub(crate) fn wait_for<T: Send + 'static>(job: Submitted<T>) -> Result<T, JobError> {
+    let (sender, ended) = mpsc::channel();
+    // The thread is left behind if the job never ends: the test has failed then.
+    std::thread::spawn(move || sender.send(job.wait()));
+    let ended = ended.recv_timeout(DEADLINE);
+    ended.expect("no job waits for ever")
+}
+
+pub(crate) fn total<C: Connector>(pool: &Pool<C>) -> DestinationStats {
     pool.snapshot().total
 }
 
@@ -128,4 +138,71 @@ pub(crate) async fn poll_at_most<T>(polls: usize, future: impl Future<Output = T
         }
     })
     .await
+}
+
+/// Numbers that look random and are the same for the same seed: xorshift64*.
+pub(crate) struct Random(Cell<u64>);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
+    }
+
+    pub(crate) fn below(&self, bound: u64) -> u64 {
+        let mut x = self.0.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.set(x);
+        (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % bound
+    }
+
+    pub(crate) fn one_in(&self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&self, items: &[T]) -> T {
+        let bound = u64::try_from(items.len()).expect("a short list");
+        items[usize::try_from(self.below(bound)).expect("below a length")]
+    }
+
+    /// Less than `bound` milliseconds, and at least a microsecond.
+    pub(crate) fn millis(&self, bound: u64) -> Duration {
+        Duration::from_micros(1 + self.below(bound * 1000))
+    }
+}
+
+/// Answers like any server until, after an answer, it resets, closes or says what nobody asked
+/// for.
+pub(crate) fn moody(peer: &mut Peer) -> io::Result<()> {
+    let random = Random::new(u64::try_from(peer.index()).expect("an index") + 1);
+    while peer.read_request()?.is_some() {
+        peer.answer(OK)?;
+        match random.below(12) {
+            0 => return peer.reset(),
+            1 => {
+                peer.fin()?;
+                return peer.stall();
+            }
+            2 => {
+                peer.send("stray")?;
+                return peer.stall();
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Each acquire has ended in one of the ways that are counted.
+pub(crate) fn assert_all_accounted(stats: &DestinationStats) {
+    let acquires = &stats.acquires;
+    let ended = acquires.fresh
+        + acquires.reused
+        + acquires.cancelled
+        + acquires.failed
+        + stats.timeouts.acquire
+        + stats.rejected.queue_full
+        + stats.rejected.draining;
+    assert_eq!(acquires.requested, ended, "{stats:?}");
 }
