@@ -10,6 +10,7 @@ use std::thread;
 
 use common::{End, Rig, Running, get, settings};
 use pinpool_examples::gateway::{Gateway, GatewayError};
+use pinpool_examples::server::Timeouts;
 use test_support::{
     DEADLINE, Gate, OK, Server, Then, eventually, keep_alive_ok, keep_alive_tagged,
     refused_address, respond_then, respond_then_at,
@@ -113,6 +114,27 @@ fn stop_lets_exchanges_in_flight_end_and_closes_idle_clients() {
          0 refused; 1 upstream connections, reused 1 times"
     );
     server.wait_until(|counts| counts.open == 0 && counts.requests == 2);
+    server.finish();
+}
+
+#[test]
+fn request_that_is_on_its_way_when_the_stop_begins_is_answered() {
+    let timeouts = Timeouts {
+        last_request: DEADLINE,
+        ..Timeouts::default()
+    };
+    let rig = Rig::patient("", timeouts, keep_alive_ok());
+    let mut client = rig.client();
+    assert_eq!(client.get("/").text(), "ok");
+    let (gateway, server) = rig.split();
+    let stopping = begin_stop(gateway);
+    let response = client.get("/");
+    assert_eq!(
+        (response.text(), response.field("Connection")),
+        ("ok", Some("close"))
+    );
+    client.expect_eof();
+    assert_eq!(stopping.join().unwrap().responses, [2, 0, 0, 0]);
     server.finish();
 }
 

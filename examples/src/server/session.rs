@@ -30,6 +30,7 @@ pub struct Session {
 #[derive(Debug, PartialEq, Eq)]
 enum Waits {
     Request,
+    LastRequest,
     Head,
     /// To take more than these bytes.
     Room(u64),
@@ -94,7 +95,7 @@ impl Session {
     }
 
     /// Waits for the next request. `None`: the client has closed or was idle for too long, or the
-    /// server is closing.
+    /// server is closing and no request was on its way.
     ///
     /// # Errors
     ///
@@ -111,6 +112,8 @@ impl Session {
                 return Poll::Ready(Err(Refusal::TooSlow));
             }
             if self.member.poll_begun(cx).is_ready() {
+                let limit = self.timeouts.last_request;
+                ready!(self.timer.poll(cx, &self.core, Waits::LastRequest, limit));
                 return Poll::Ready(Ok(None));
             }
             let limit = self.timeouts.idle;

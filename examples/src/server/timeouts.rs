@@ -8,6 +8,9 @@ use std::time::Duration;
 pub struct Timeouts {
     /// For the first byte of the next request. Default: 75 s.
     pub idle: Duration,
+    /// For a last request once the server is closing: a client that keeps its connection busy has
+    /// sent one already, and would find it reset. Default: 200 ms.
+    pub last_request: Duration,
     /// For the whole of a request head from its first byte on, however it drips in.
     /// Default: 30 s.
     pub head: Duration,
@@ -29,6 +32,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             idle: Duration::from_secs(75),
+            last_request: Duration::from_millis(200),
             head: Duration::from_secs(30),
             body: Duration::from_secs(30),
             send: Duration::from_secs(60),
