@@ -434,9 +434,8 @@ impl State {
             Poll::Ready(Ok(0)) => self.eof = true,
             Poll::Ready(Ok(n)) => {
                 self.received += n as u64;
-                if n >= SMALL {
-                    self.read_size = LARGE;
-                }
+                // What is kept of a buffer keeps all of it, so a slow client gets small ones.
+                self.read_size = if n >= SMALL { LARGE } else { SMALL };
             }
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Fault::Gone(error))),
         }
