@@ -28,6 +28,8 @@ fn nothing() -> Value {
             "exchange_failed": 0,
             "hold_timeout": 0,
             "idle_timeout": 0,
+            "max_lifetime": 0,
+            "max_uses": 0,
             "peer_closed": 0,
             "reset": 0,
             "stray_bytes": 0,

@@ -30,6 +30,10 @@ pub enum CloseReason {
     HoldTimeout,
     /// Caused by the pool: nobody used the connection for `idle_timeout`.
     IdleTimeout,
+    /// Caused by the pool: the connection is older than its `max_lifetime`.
+    MaxLifetime,
+    /// Caused by the pool: the connection has been used `max_uses` times.
+    MaxUses,
     /// Caused by the peer: it ended its side of the stream (FIN).
     PeerClosed,
     /// Caused by the peer or the network: the stream was reset (RST) or failed.
@@ -61,6 +65,8 @@ impl CloseReason {
         Self::ExchangeFailed,
         Self::HoldTimeout,
         Self::IdleTimeout,
+        Self::MaxLifetime,
+        Self::MaxUses,
         Self::PeerClosed,
         Self::Reset,
         Self::StrayBytes,
@@ -81,6 +87,8 @@ impl CloseReason {
             Self::ExchangeFailed => "exchange_failed",
             Self::HoldTimeout => "hold_timeout",
             Self::IdleTimeout => "idle_timeout",
+            Self::MaxLifetime => "max_lifetime",
+            Self::MaxUses => "max_uses",
             Self::PeerClosed => "peer_closed",
             Self::Reset => "reset",
             Self::StrayBytes => "stray_bytes",

@@ -87,7 +87,7 @@ mod stats;
 mod time;
 
 pub use close_reason::CloseReason;
-pub use config::{ConfigError, PoolConfig, PoolConfigBuilder};
+pub use config::{ConfigError, PoolConfig, PoolConfigBuilder, ReuseOrder};
 #[cfg(feature = "glommio")]
 pub use connector::{Connection, Connector};
 #[cfg(feature = "glommio")]

@@ -361,3 +361,41 @@ fn connection_put_in_anothers_place_is_closed_and_not_pooled() {
     });
     server.wait_until(|counts| counts.open == 0);
 }
+
+#[test]
+fn connection_that_is_worn_out_is_closed_at_its_release_and_the_next_waiter_gets_a_new_one() {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    let worn = config().max_connections(1).max_uses(2);
+    with_pool(worn, |core, pool| async move {
+        for round in 1..=3 {
+            for uses in 0..2 {
+                let mut conn = pool.acquire(&address).await.unwrap();
+                assert_eq!(conn.is_reused(), uses > 0);
+                exchange(&mut conn).await.unwrap();
+                conn.release();
+            }
+            assert_eq!(total(&pool).closed(CloseReason::MaxUses), round);
+        }
+        assert_in_order(&core, &pool, 1).await;
+    });
+    server.wait_until(|counts| counts.accepted == 3 && counts.open == 0);
+}
+
+#[test]
+fn idle_connection_is_closed_at_the_end_of_its_lifetime() {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    let short = config().max_lifetime(Duration::from_millis(50));
+    with_pool(short, |core, pool| async move {
+        let mut conn = pool.acquire(&address).await.unwrap();
+        exchange(&mut conn).await.unwrap();
+        conn.release();
+        until(&core, "its lifetime is over", || {
+            total(&pool).closed(CloseReason::MaxLifetime) == 1
+        })
+        .await;
+        assert_in_order(&core, &pool, 3).await;
+    });
+    server.wait_until(|counts| counts.accepted == 1 && counts.open == 0);
+}

@@ -44,6 +44,12 @@ pub struct Settings {
     /// How long an upstream connection may be idle
     #[arg(long, value_name = "TIME", default_value_t = defaults().idle_timeout().into())]
     pub idle_timeout: TimeLimit,
+    /// From what age on an upstream connection is used no more
+    #[arg(long, value_name = "TIME", default_value_t = defaults().max_lifetime().into())]
+    pub max_lifetime: TimeLimit,
+    /// How many requests an upstream connection is used for
+    #[arg(long, value_name = "N|none", default_value_t = Bound(defaults().max_uses()))]
+    pub max_uses: Bound,
     /// How long one exchange, its bodies included, may hold an upstream connection
     #[arg(long, value_name = "TIME", default_value = "5m")]
     pub hold_timeout: TimeLimit,
@@ -76,6 +82,8 @@ impl Settings {
             .connect_timeout(self.connect_timeout.get())
             .idle_timeout(self.idle_timeout.get())
             .hold_timeout(self.hold_timeout.get())
+            .max_lifetime(self.max_lifetime.get())
+            .max_uses(self.max_uses.0)
             .build()
     }
 
@@ -170,7 +178,8 @@ mod tests {
     #[test]
     fn flags_reach_the_pool() {
         let line = "--max-connections 7 --max-pending 0 --acquire-timeout none \
-                    --connect-timeout 250ms --idle-timeout 30m --hold-timeout 1h";
+                    --connect-timeout 250ms --idle-timeout 30m --hold-timeout 1h \
+                    --max-lifetime 10m --max-uses 500";
         let config = parse(line).unwrap().pool_config().unwrap();
         assert_eq!(
             (config.max_connections(), config.max_pending()),
@@ -179,6 +188,8 @@ mod tests {
         assert_eq!(config.acquire_timeout(), None);
         assert_eq!(config.connect_timeout(), Some(Duration::from_millis(250)));
         assert_eq!(config.hold_timeout(), Some(Duration::from_secs(3600)));
+        assert_eq!(config.max_lifetime(), Some(Duration::from_secs(600)));
+        assert_eq!(config.max_uses(), Some(500));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::panic::Location;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -22,6 +23,11 @@ use crate::error::AcquireError;
 use crate::net::{PoolId, Readiness, WatchMode, WatchToken};
 use crate::state::{ConnId, Disposition, KeyId, PoolState, WaiterId};
 use crate::{CloseReason, PoolConfig, Timestamp};
+
+/// Differs from pool to pool, so that the connections of two cores do not age in step.
+fn seed() -> u64 {
+    RandomState::new().hash_one(())
+}
 
 /// A pool without destinations keeps room for so many.
 const KEPT_KEYS: usize = 64;
@@ -62,7 +68,7 @@ impl<C: Connector> Shared<C> {
             id: core.add_pool(weak.clone()),
             me: weak.clone(),
             connector,
-            state: RefCell::new(PoolState::new(config)),
+            state: RefCell::new(PoolState::new(config, seed())),
             actions: Cell::default(),
             keys: RefCell::default(),
             names: RefCell::new(Table::new()),

@@ -3,7 +3,7 @@
 use super::entries::{Conn, ConnStatus, Waiter, WaiterStatus};
 use super::list::Links;
 use super::{Admission, ConnId, Effect, KeyId, PoolState, Rejection, TimerOwner, WaiterId};
-use crate::{CloseReason, Timestamp};
+use crate::{CloseReason, ReuseOrder, Timestamp};
 
 impl PoolState {
     /// The idle connection that is next to be handed out.
@@ -18,9 +18,11 @@ impl PoolState {
             return None;
         }
         let key = self.keys.get(key)?;
-        key.idle
-            .iter(&self.conns)
-            .find(|id| !self.is_idle_expired(now, *id))
+        let fit = |id: &ConnId| self.idle_end(now, *id).is_none();
+        match self.config.reuse_order() {
+            ReuseOrder::Lifo => key.idle.iter(&self.conns).find(fit),
+            ReuseOrder::Fifo => key.idle.iter_back(&self.conns).find(fit),
+        }
     }
 
     /// Takes an idle connection. Tells whether it was there to be taken: its time may have run out
@@ -32,7 +34,8 @@ impl PoolState {
         let Some(&Conn { key, status, .. }) = self.conns.get(conn) else {
             return false;
         };
-        if status != ConnStatus::Idle || !self.phase.is_open() || self.is_idle_expired(now, conn) {
+        if status != ConnStatus::Idle || !self.phase.is_open() || self.idle_end(now, conn).is_some()
+        {
             return false;
         }
         self.keys[key].stats.acquires.requested += 1;
@@ -43,7 +46,7 @@ impl PoolState {
 
     /// Asks for a connection.
     ///
-    /// The most recently used idle connection is handed out at once. Otherwise the caller waits,
+    /// An idle connection is handed out at once, in the order of reuse. Otherwise the caller waits,
     /// behind all who came before it, for whatever comes first: a released connection, or one of
     /// the connects that the pool starts as the caps and the backoff allow.
     ///
@@ -59,10 +62,10 @@ impl PoolState {
         if !self.phase.is_open() {
             return self.refuse(now, key, Rejection::Draining);
         }
-        while let Some(id) = self.keys[key].idle.front() {
+        while let Some(id) = self.next_idle(key) {
             // Invariant 9: its timer may be due but not yet handled.
-            if self.is_idle_expired(now, id) {
-                self.close(id, CloseReason::IdleTimeout, Effect::Close);
+            if let Some(reason) = self.idle_end(now, id) {
+                self.close(id, reason, Effect::Close);
                 continue;
             }
             self.move_to(now, id, ConnStatus::Acquired);
@@ -216,11 +219,9 @@ impl PoolState {
 
     /// Invariant 3: connections may have become idle while the waiter had its own.
     fn serve_from_idle(&mut self, now: Timestamp, key: KeyId) {
-        while let (Some(waiter), Some(conn)) =
-            (self.waiter_for(key, true), self.keys[key].idle.front())
-        {
-            if self.is_idle_expired(now, conn) {
-                self.close(conn, CloseReason::IdleTimeout, Effect::Close);
+        while let (Some(waiter), Some(conn)) = (self.waiter_for(key, true), self.next_idle(key)) {
+            if let Some(reason) = self.idle_end(now, conn) {
+                self.close(conn, reason, Effect::Close);
             } else {
                 self.deliver(now, conn, waiter);
             }
@@ -257,9 +258,27 @@ impl PoolState {
     }
 
     #[inline]
-    fn is_idle_expired(&self, now: Timestamp, id: ConnId) -> bool {
-        self.timers
-            .deadline(self.conns[id].timer)
-            .is_some_and(|deadline| deadline <= now)
+    fn next_idle(&self, key: KeyId) -> Option<ConnId> {
+        let idle = &self.keys[key].idle;
+        match self.config.reuse_order() {
+            ReuseOrder::Lifo => idle.front(),
+            ReuseOrder::Fifo => idle.back(),
+        }
+    }
+
+    /// Why the time of an idle connection is over, if it is.
+    #[inline]
+    pub(super) fn idle_end(&self, now: Timestamp, id: ConnId) -> Option<CloseReason> {
+        let deadline = self.timers.deadline(self.conns[id].timer)?;
+        (deadline <= now).then(|| self.end_of_idle(now, id))
+    }
+
+    /// Which of an idle connection's times is over.
+    pub(super) fn end_of_idle(&self, now: Timestamp, id: ConnId) -> CloseReason {
+        if self.conns[id].expires <= now {
+            CloseReason::MaxLifetime
+        } else {
+            CloseReason::IdleTimeout
+        }
     }
 }

@@ -71,6 +71,7 @@ impl PoolState {
                 key: key_id,
                 status: ConnStatus::Connecting,
                 uses: 0,
+                expires: Timestamp::MAX,
                 timer: self.timers.insert(TimerOwner::Conn(id)),
                 links: Links::new(),
             });
@@ -93,9 +94,20 @@ impl PoolState {
         self.keys[key].stats.opened += 1;
         self.end_backoff(key);
         self.keys[key].backoff = Backoff::default();
+        self.conns[conn].expires = self.draw_expiry(now);
         self.place(now, conn);
         self.settle(now, key);
         true
+    }
+
+    /// When a connection that is made now expires: up to 10 % before its longest life, so that
+    /// those made together do not end together.
+    fn draw_expiry(&mut self, now: Timestamp) -> Timestamp {
+        let Some(lifetime) = self.config.max_lifetime() else {
+            return Timestamp::MAX;
+        };
+        let earlier = lifetime.mul_f64(0.1 * self.random.fraction());
+        now + (lifetime - earlier).max(Duration::from_nanos(1))
     }
 
     /// A connect has failed. The oldest waiter, if there is one, has ended by it: the driver

@@ -26,6 +26,8 @@ pub(super) struct Conn {
     pub(super) status: ConnStatus,
     /// How many times it was released for reuse.
     pub(super) uses: u32,
+    /// From when on it is given out no more.
+    pub(super) expires: Timestamp,
     /// The one timer of whatever it is doing now.
     pub(super) timer: TimerId,
     pub(super) links: Links<ConnId>,

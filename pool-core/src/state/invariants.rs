@@ -6,6 +6,7 @@
 
 use super::entries::{Conn, ConnStatus, Key, WaiterStatus};
 use super::{ConnId, KeyId, Phase, PoolState};
+use crate::Timestamp;
 
 macro_rules! ensure {
     ($condition:expr, $($what:tt)+) => {
@@ -209,8 +210,10 @@ impl PoolState {
             (in_idle, in_connecting) == lists,
             "8: {id:?} in the wrong list: {conn:?}"
         );
+        let timed =
+            timeout.is_some() || (conn.status == ConnStatus::Idle && conn.expires < Timestamp::MAX);
         let armed = self.timers.deadline(conn.timer).is_some();
-        ensure!(armed == timeout.is_some(), "9: {id:?} timer: {conn:?}");
+        ensure!(armed == timed, "9: {id:?} timer: {conn:?}");
         if let ConnStatus::Delivered(waiter) = conn.status {
             let status = self.waiters.get(waiter).map(|waiter| waiter.status);
             ensure!(

@@ -113,6 +113,14 @@ impl<I: SlabId> List<I> {
     ) -> impl Iterator<Item = I> + use<'a, I, T> {
         std::iter::successors(self.front, |id| slab[*id].links().next)
     }
+
+    /// From the back to the front.
+    pub(crate) fn iter_back<'a, T: Linked<I>>(
+        &self,
+        slab: &'a Slab<I, T>,
+    ) -> impl Iterator<Item = I> + use<'a, I, T> {
+        std::iter::successors(self.back, |id| slab[*id].links().previous)
+    }
 }
 
 #[cfg(test)]
@@ -150,6 +158,8 @@ mod tests {
             list.push_back(&mut slab, ids[gone]);
             left.push(ids[gone]);
             assert_eq!(list.iter(&slab).collect::<Vec<_>>(), left);
+            left.reverse();
+            assert_eq!(list.iter_back(&slab).collect::<Vec<_>>(), left);
             for id in ids {
                 list.remove(&mut slab, id);
             }

@@ -21,6 +21,7 @@ mod entries;
 #[cfg(test)]
 mod invariants;
 mod list;
+mod random;
 mod release;
 pub(crate) mod slab;
 #[cfg(test)]
@@ -31,6 +32,7 @@ use std::collections::VecDeque;
 
 use drain::Phase;
 use entries::{Conn, ConnStatus, Key, TimerOwner, Waiter, WaiterStatus};
+use random::Random;
 use slab::Slab;
 use wheel::Wheel;
 
@@ -61,6 +63,7 @@ pub struct PoolState {
     /// needs the key.
     maybe_unused: Vec<KeyId>,
     phase: Phase,
+    random: Random,
     /// Waiters so far.
     arrivals: u64,
     /// The gauges of all keys together, and the counts of the forgotten ones.
@@ -68,9 +71,10 @@ pub struct PoolState {
 }
 
 impl PoolState {
-    /// A pool without destinations, at [`Timestamp::ZERO`].
+    /// A pool without destinations, at [`Timestamp::ZERO`]. `seed` decides by how much the
+    /// lifetimes of its connections differ: the same seed and the same calls give the same state.
     #[must_use]
-    pub fn new(config: PoolConfig) -> Self {
+    pub fn new(config: PoolConfig, seed: u64) -> Self {
         Self {
             config,
             now: Timestamp::ZERO,
@@ -81,6 +85,7 @@ impl PoolState {
             effects: VecDeque::new(),
             maybe_unused: Vec::new(),
             phase: Phase::Open,
+            random: Random::new(seed),
             arrivals: 0,
             totals: DestinationStats::default(),
         }
@@ -125,7 +130,7 @@ impl PoolState {
         let Conn { key, status, .. } = self.conns[id];
         match status {
             ConnStatus::Connecting => self.connect_timed_out(now, id),
-            ConnStatus::Idle => self.force_close(now, id, CloseReason::IdleTimeout),
+            ConnStatus::Idle => self.force_close(now, id, self.end_of_idle(now, id)),
             ConnStatus::Acquired | ConnStatus::Delivered(_) => {
                 self.keys[key].stats.timeouts.hold += 1;
                 self.force_close(now, id, CloseReason::HoldTimeout);
@@ -232,6 +237,7 @@ impl PoolState {
         conn.status = status;
         let timer = conn.timer;
         let key = &mut self.keys[conn.key];
+        let expires = conn.expires;
         let timeout = match status {
             ConnStatus::Connecting => {
                 key.connecting.push_front(&mut self.conns, id);
@@ -251,9 +257,13 @@ impl PoolState {
                 self.config.hold_timeout()
             }
         };
-        match timeout {
-            Some(timeout) => self.timers.schedule(timer, now + timeout),
-            None => self.timers.cancel(timer),
+        let mut deadline = timeout.map_or(Timestamp::MAX, |timeout| now + timeout);
+        if status == ConnStatus::Idle {
+            deadline = deadline.min(expires);
+        }
+        match deadline {
+            Timestamp::MAX => self.timers.cancel(timer),
+            deadline => self.timers.schedule(timer, deadline),
         }
     }
 

@@ -8,7 +8,8 @@ impl PoolState {
     /// The holder gives a connection back.
     ///
     /// One that may be reused goes to the oldest waiter; without a waiter it becomes idle, unless
-    /// the pool drains or keeps `max_idle` idle ones already.
+    /// the pool drains or keeps `max_idle` idle ones already. One that has reached its lifetime or
+    /// its number of uses is closed.
     ///
     /// Changes nothing if the connection is not held, as after a force-close.
     #[inline]
@@ -69,7 +70,9 @@ impl PoolState {
     pub(super) fn place(&mut self, now: Timestamp, conn: ConnId) -> bool {
         let Conn { key: id, uses, .. } = self.conns[conn];
         let key = &self.keys[id];
-        if uses > 0 && self.makes_room(now, key) {
+        if let Some(reason) = self.worn_out(now, conn) {
+            self.close(conn, reason, Effect::Close);
+        } else if uses > 0 && self.makes_room(now, key) {
             self.close(conn, CloseReason::Evicted, Effect::Close);
         } else if let Some(waiter) = self.waiter_for(id, uses > 0) {
             self.deliver(now, conn, waiter);
@@ -83,6 +86,19 @@ impl PoolState {
             return quiet;
         }
         false
+    }
+
+    /// Why a connection is given out no more, if it is not.
+    #[inline]
+    fn worn_out(&self, now: Timestamp, conn: ConnId) -> Option<CloseReason> {
+        let Conn { uses, expires, .. } = self.conns[conn];
+        if self.config.max_uses().is_some_and(|most| uses >= most) {
+            Some(CloseReason::MaxUses)
+        } else if expires <= now {
+            Some(CloseReason::MaxLifetime)
+        } else {
+            None
+        }
     }
 
     /// Whether a used connection has to go so that the oldest waiter, who takes only a fresh one,

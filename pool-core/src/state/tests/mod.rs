@@ -10,6 +10,7 @@ mod wheel;
 use std::time::Duration;
 
 use super::*;
+use crate::ReuseOrder;
 use crate::config::PoolConfigBuilder;
 
 pub(super) fn config() -> PoolConfigBuilder {
@@ -39,7 +40,7 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(config: PoolConfigBuilder) -> Self {
-        let mut state = PoolState::new(config.build().unwrap());
+        let mut state = PoolState::new(config.build().unwrap(), 0);
         let key = state.insert_key();
         Self {
             state,

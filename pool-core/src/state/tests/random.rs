@@ -23,6 +23,8 @@ struct World {
     held: Vec<ConnId>,
     /// Since when; past its idle timeout a connection in here must not be handed out.
     idle: HashMap<ConnId, Timestamp>,
+    /// When each connection was made, and how many times it was given back.
+    made: HashMap<ConnId, (Timestamp, u32)>,
     stale_conns: Vec<ConnId>,
     stale_waiters: Vec<WaiterId>,
     /// Acquires so far, and those of them that have ended.
@@ -46,6 +48,16 @@ fn random_config(random: &mut Random) -> PoolConfig {
         .connect_timeout(timeout(random, 100))
         .hold_timeout(timeout(random, 300))
         .idle_timeout(timeout(random, 1000))
+        .max_lifetime(timeout(random, 2000).filter(|_| random.one_in(2)))
+        .max_uses(
+            random
+                .one_in(3)
+                .then(|| 1 + u32::try_from(random.below(4)).unwrap()),
+        )
+        .reuse_order(match random.one_in(3) {
+            true => ReuseOrder::Fifo,
+            false => ReuseOrder::Lifo,
+        })
         .build()
         .unwrap()
 }
@@ -56,7 +68,7 @@ impl World {
         let config = random_config(&mut random);
         Self {
             random,
-            state: PoolState::new(config),
+            state: PoolState::new(config, seed),
             now: Timestamp::ZERO,
             keys: [None; 3],
             waiting: HashMap::new(),
@@ -66,6 +78,7 @@ impl World {
             connecting: Vec::new(),
             held: Vec::new(),
             idle: HashMap::new(),
+            made: HashMap::new(),
             stale_conns: Vec::new(),
             stale_waiters: Vec::new(),
             ended: 0,
@@ -161,6 +174,14 @@ impl World {
             (self.idle.remove(&conn), self.state.config.idle_timeout())
         {
             assert!(self.now < since + timeout, "handed out expired");
+        }
+        let config = &self.state.config;
+        let (made, uses) = self.made[&conn];
+        if let Some(lifetime) = config.max_lifetime() {
+            assert!(self.now < made + lifetime, "handed out beyond its lifetime");
+        }
+        if let Some(most) = config.max_uses() {
+            assert!(uses < most, "handed out beyond its uses");
         }
     }
 
@@ -281,6 +302,7 @@ impl World {
             self.stale_conns.push(conn);
         } else {
             self.idle.insert(conn, self.now);
+            self.made.insert(conn, (self.now, 0));
             assert!(self.state.connected(self.now, conn));
         }
     }
@@ -296,6 +318,9 @@ impl World {
         } else {
             Disposition::Reuse
         };
+        if let Some((_, uses)) = self.made.get_mut(&conn) {
+            *uses += 1;
+        }
         self.state.release(self.now, conn, disposition);
     }
 
@@ -421,8 +446,9 @@ fn random_operations_keep_every_invariant_and_everything_ends() {
         draining,
     } = sum.rejected;
     let closes = [
-        CloseReason::Drained,
         CloseReason::IdleTimeout,
+        CloseReason::MaxLifetime,
+        CloseReason::MaxUses,
         CloseReason::Surplus,
     ];
     let reached = [
@@ -433,7 +459,7 @@ fn random_operations_keep_every_invariant_and_everything_ends() {
         .chain(closes.map(|reason| sum.closed(reason)))
         .min();
     assert!(
-        rarest >= Some(100) && draining >= 10,
+        rarest >= Some(100) && draining >= 10 && sum.closed(CloseReason::Drained) >= 10,
         "the worlds are too tame: {sum:#?}"
     );
 }

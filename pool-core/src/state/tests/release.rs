@@ -291,3 +291,96 @@ fn counts_of_forgotten_destinations_stay_in_the_totals() {
     );
     assert_eq!(totals.acquired.highest, 1);
 }
+
+#[test]
+fn a_connection_is_closed_at_the_release_after_its_last_use() {
+    let mut pool = Pool::new(config().max_uses(3));
+    let conn = pool.open();
+    for _ in 0..2 {
+        pool.release(conn);
+        assert_eq!(pool.reuse(), conn);
+    }
+    let waiter = pool.wait();
+    pool.effects();
+    pool.release(conn);
+    assert_eq!(pool.effects(), [Effect::Close(conn, CloseReason::MaxUses)]);
+    let new = pool.connects[0];
+    assert!(pool.connected(new));
+    assert_eq!(pool.claim(waiter), Some(new), "others are served anew");
+}
+
+#[test]
+fn an_idle_connection_is_closed_at_the_end_of_its_lifetime() {
+    let mut pool = Pool::new(config().max_lifetime(millis(100)).idle_timeout(None));
+    let conn = pool.open();
+    pool.release(conn);
+    pool.pass(millis(89));
+    assert_eq!(
+        pool.reuse(),
+        conn,
+        "no lifetime is more than a tenth shorter"
+    );
+    pool.release(conn);
+    pool.pass(millis(11) + TICK);
+    assert_eq!(
+        pool.effects(),
+        [
+            Effect::Close(conn, CloseReason::MaxLifetime),
+            Effect::ForgetKey(pool.key)
+        ]
+    );
+}
+
+#[test]
+fn a_connection_beyond_its_lifetime_may_be_held_and_is_not_reused() {
+    let mut pool = Pool::new(config().max_lifetime(millis(100)).hold_timeout(None));
+    let conn = pool.open();
+    pool.pass(millis(1000));
+    assert_eq!(pool.gauges(), [0, 0, 1, 0]);
+    let waiter = pool.wait();
+    pool.release(conn);
+    assert!(
+        pool.effects()
+            .contains(&Effect::Close(conn, CloseReason::MaxLifetime))
+    );
+    assert_eq!(pool.claim(waiter), None);
+}
+
+#[test]
+fn lifetimes_of_connections_made_together_differ_and_repeat_with_the_seed() {
+    let ends = |seed| {
+        let config = config().max_lifetime(millis(1000)).build().unwrap();
+        let mut pool = Pool::new(self::config());
+        pool.state = PoolState::new(config, seed);
+        pool.key = pool.state.insert_key();
+        let conns: Vec<_> = (0..20).map(|_| pool.open()).collect();
+        let ends: Vec<_> = conns
+            .iter()
+            .map(|id| pool.state.conns[*id].expires)
+            .collect();
+        for end in &ends {
+            let life = end.saturating_duration_since(Timestamp::ZERO);
+            assert!(life > millis(900) && life <= millis(1000), "{life:?}");
+        }
+        ends
+    };
+    let first = ends(1);
+    let mut distinct = first.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!(distinct.len(), first.len());
+    assert_eq!(first, ends(1));
+    assert_ne!(first, ends(2));
+}
+
+#[test]
+fn idle_connections_are_reused_in_the_order_chosen() {
+    for (order, expected) in [(ReuseOrder::Lifo, [2, 1, 0]), (ReuseOrder::Fifo, [0, 1, 2])] {
+        let mut pool = Pool::new(config().reuse_order(order));
+        let conns = [pool.open(), pool.open(), pool.open()];
+        conns.into_iter().for_each(|conn| pool.release(conn));
+        for at in expected {
+            assert_eq!(pool.reuse(), conns[at], "{order:?}");
+        }
+    }
+}
