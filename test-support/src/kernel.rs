@@ -1,8 +1,8 @@
 //! What the kernel says about IPv4 sockets: by a peek, and by its own table.
 //!
-//! The table is slow to read where there are many sockets, but shows what no safe call of the standard library does: that a client's FIN has
-//! arrived behind bytes that nobody read, without reading them, and how full the accept queue of a
-//! listener is.
+//! The table is slow to read where there are many sockets, but shows what no safe call of the
+//! standard library does: that a client's FIN has arrived behind bytes that nobody read, without
+//! reading them, and how full the accept queue of a listener is.
 
 use std::collections::HashMap;
 use std::fs;
