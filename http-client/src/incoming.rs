@@ -43,16 +43,11 @@ where
         attempt: u32,
         length: BodyLength,
     ) -> Self {
-        let left = match length {
-            BodyLength::None => Some(0),
-            BodyLength::Exact(length) => Some(length),
-            BodyLength::Chunked | BodyLength::UntilClose => None,
-        };
         Self {
             exchange: Some(exchange),
             destination,
             attempt,
-            left,
+            left: length.bytes(),
         }
     }
 

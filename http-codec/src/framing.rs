@@ -20,6 +20,26 @@ pub enum BodyLength {
     UntilClose,
 }
 
+impl BodyLength {
+    /// How many bytes the body has, where that is known before its end.
+    ///
+    /// ```
+    /// use http_codec::BodyLength;
+    ///
+    /// assert_eq!(BodyLength::Exact(5).bytes(), Some(5));
+    /// assert_eq!(BodyLength::None.bytes(), Some(0));
+    /// assert_eq!(BodyLength::Chunked.bytes(), None);
+    /// ```
+    #[must_use]
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::None => Some(0),
+            Self::Exact(length) => Some(length),
+            Self::Chunked | Self::UntilClose => None,
+        }
+    }
+}
+
 /// Which rule repeated lengths fall under: bytes from outside are refused, responses that name
 /// one meaning are read (RFC 9110 §8.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

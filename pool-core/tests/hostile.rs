@@ -73,6 +73,13 @@ fn act(does: &'static std::thread::LocalKey<Cell<Does>>) {
     }
 }
 
+/// Ends all mischief.
+fn behave() {
+    for does in [&DROP, &CHECK, &READINESS, &CONNECT, &WAKE] {
+        does.set(Does::Nothing);
+    }
+}
+
 struct Hostile(Core);
 
 impl Connector for Hostile {
@@ -126,9 +133,7 @@ where
     F: FnOnce(Core, Pool<Hostile>) -> Fut,
     Fut: Future<Output = ()>,
 {
-    for does in [&DROP, &CHECK, &READINESS, &CONNECT, &WAKE] {
-        does.set(Does::Nothing);
-    }
+    behave();
     DIGESTS.set(false);
     CALLED.set(0);
     let config = config.build().unwrap();
@@ -136,9 +141,7 @@ where
         let pool = Pool::new(&core, config, Hostile(core.clone()));
         POOL.set(Some((pool.clone(), address)));
         test(core.clone(), pool.clone()).await;
-        for does in [&DROP, &CHECK, &READINESS, &CONNECT, &WAKE] {
-            does.set(Does::Nothing);
-        }
+        behave();
         POOL.take();
         pool.drain(Duration::ZERO).await;
         let stats = pool.snapshot().total;
@@ -165,9 +168,7 @@ async fn exchange(conn: &mut HostileConnection) {
 
 /// The pool is in order: unless it was drained, it serves.
 async fn assert_serves(core: &Core, pool: &Pool<Hostile>, address: SocketAddr, did: Does) {
-    for does in [&DROP, &CHECK, &READINESS, &CONNECT, &WAKE] {
-        does.set(Does::Nothing);
-    }
+    behave();
     assert!(CALLED.get() > 0, "{did:?} was not reached");
     until(core, "nothing is acquired", || {
         pool.snapshot().total.acquired.current == 0

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use bytes::{Bytes, BytesMut};
 use http_client::Destination;
 use http_codec::{
-    BodyLength, EncodeError, InterimWriter, RequestHead, RequestWriter, ResponseHead,
+    BodyLength, EncodeError, Field, InterimWriter, RequestHead, RequestWriter, ResponseHead,
     ResponseWriter, SentRequest, Version,
 };
 
@@ -180,10 +180,8 @@ pub(super) fn response(
 ) -> Result<(), EncodeError> {
     // A reason that cannot be sent is no loss: it means nothing (RFC 9112 §4).
     let _ = writer.reason(head.reason());
-    for field in options.end_to_end(head.fields()) {
-        if !field.name.eq_ignore_ascii_case("content-length") {
-            writer.field(field.name, field.value)?;
-        }
+    for field in passed_on(head, options) {
+        writer.field(field.name, field.value)?;
     }
     writer.field("Via", via(head.version()))
 }
@@ -198,12 +196,20 @@ pub(super) fn interim(
     options: &ConnectionOptions,
     writer: &mut InterimWriter<'_>,
 ) -> Result<(), EncodeError> {
-    for field in options.end_to_end(head.fields()) {
-        if !field.name.eq_ignore_ascii_case("content-length") {
-            writer.field(field.name, field.value)?;
-        }
+    for field in passed_on(head, options) {
+        writer.field(field.name, field.value)?;
     }
     Ok(())
+}
+
+/// The fields of a response that the client gets as they came; its framing is the gateway's own.
+fn passed_on<'a>(
+    head: &'a ResponseHead,
+    options: &ConnectionOptions,
+) -> impl Iterator<Item = Field<'a>> {
+    options
+        .end_to_end(head.fields())
+        .filter(|field| !field.name.eq_ignore_ascii_case("content-length"))
 }
 
 /// How the client gets a response's body.

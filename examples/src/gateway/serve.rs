@@ -81,8 +81,8 @@ async fn exchange(
 fn outgoing(head: &RequestHead, encoded: Encoded, connection: &Rc<Connection>) -> Outgoing {
     let body = match head.body_length() {
         BodyLength::None => Body::empty(),
-        length => {
-            let body = RequestBody::new(Rc::clone(connection), length);
+        _ => {
+            let body = RequestBody::new(Rc::clone(connection));
             Body::stream(PassedBody::new(body, encoded.options))
         }
     };

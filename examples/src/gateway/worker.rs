@@ -17,7 +17,9 @@ use pool_core::{
 
 use super::serve::serve;
 use super::totals::{Counts, Totals};
-use crate::server::{Buffers, Closing, Connection, ServiceError, Session, Timeouts, accept_each};
+use crate::server::{
+    Buffers, Closing, Connection, ServiceError, Session, Timeouts, accept_each, await_listening,
+};
 
 /// What a core is to do.
 pub(super) struct Plan {
@@ -63,19 +65,13 @@ impl Worker {
                 }
             }
         })?;
-        match listens.recv() {
-            Ok(Ok((address, handle))) => Ok(Self {
-                address,
-                handle,
-                thread,
-                stop: Some(stop),
-            }),
-            Ok(Err(error)) => Err(ServiceError::listen(address, error)),
-            Err(_) => Err(ServiceError::listen(
-                address,
-                std::io::Error::other("its core died"),
-            )),
-        }
+        let (address, handle) = await_listening(address, &listens)?;
+        Ok(Self {
+            address,
+            handle,
+            thread,
+            stop: Some(stop),
+        })
     }
 
     pub(super) fn address(&self) -> SocketAddr {

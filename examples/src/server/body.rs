@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_codec::BodyLength;
 
 use super::connection::{BodyPart, Connection, Fault};
 
@@ -14,23 +13,15 @@ use super::connection::{BodyPart, Connection, Fault};
 #[derive(Debug)]
 pub struct RequestBody {
     connection: Rc<Connection>,
-    /// What is left of a length that was announced.
-    left: Option<u64>,
     ended: bool,
 }
 
 impl RequestBody {
-    /// The body of the request whose head was read last; `length` is what the head says.
+    /// The body of the request whose head was read last.
     #[must_use]
-    pub fn new(connection: Rc<Connection>, length: BodyLength) -> Self {
-        let left = match length {
-            BodyLength::None => Some(0),
-            BodyLength::Exact(length) => Some(length),
-            BodyLength::Chunked | BodyLength::UntilClose => None,
-        };
+    pub fn new(connection: Rc<Connection>) -> Self {
         Self {
             connection,
-            left,
             ended: false,
         }
     }
@@ -49,10 +40,7 @@ impl Body for RequestBody {
         }
         let part = std::task::ready!(self.connection.poll_body(cx));
         Poll::Ready(match part {
-            Ok(BodyPart::Data(data)) => {
-                self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
-                Some(Ok(Frame::data(data)))
-            }
+            Ok(BodyPart::Data(data)) => Some(Ok(Frame::data(data))),
             Ok(BodyPart::End(trailers)) => {
                 self.ended = true;
                 let trailers = trailers.filter(|fields| !fields.is_empty());
@@ -70,7 +58,8 @@ impl Body for RequestBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left
+        self.connection
+            .body_left()
             .map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

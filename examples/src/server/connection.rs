@@ -375,11 +375,7 @@ impl State {
     fn note(&mut self, head: &RequestHead) {
         self.http10 = head.version() == Version::Http10;
         self.awaits_continue = head.expects_continue();
-        self.body_left = match head.body_length() {
-            BodyLength::None => Some(0),
-            BodyLength::Exact(length) => Some(length),
-            BodyLength::Chunked | BodyLength::UntilClose => None,
-        };
+        self.body_left = head.body_length().bytes();
     }
 
     /// A client that has sent some of the body already needs no 100 (RFC 9110 §10.1.1), and one

@@ -21,6 +21,7 @@ pub use body::RequestBody;
 pub use buffers::Buffers;
 pub use closing::{Closing, Member};
 pub use connection::{BodyPart, Connection, Fault};
+pub(crate) use service::await_listening;
 pub use service::{Service, ServiceError};
 pub use session::{Lost, Refusal, Session};
 pub use timeouts::Timeouts;

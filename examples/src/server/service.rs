@@ -64,6 +64,17 @@ impl ServiceError {
     }
 }
 
+/// Waits for what a core that was started to listen on `address` reports.
+pub(crate) fn await_listening<T>(
+    address: SocketAddr,
+    listens: &mpsc::Receiver<io::Result<T>>,
+) -> Result<T, ServiceError> {
+    let report = listens
+        .recv()
+        .unwrap_or_else(|_| Err(io::Error::other("its core died")));
+    report.map_err(|error| ServiceError::listen(address, error))
+}
+
 impl Service {
     /// Listens on `address` and runs `serve` for each connection, on a thread named `name`.
     ///
@@ -87,18 +98,11 @@ impl Service {
                 Err(error) => drop(report.send(Err(error))),
             }
         })?;
-        match listens.recv() {
-            Ok(Ok(address)) => Ok(Self {
-                address,
-                thread,
-                stop,
-            }),
-            Ok(Err(error)) => Err(ServiceError::listen(address, error)),
-            Err(_) => Err(ServiceError::listen(
-                address,
-                io::Error::other("its core died"),
-            )),
-        }
+        Ok(Self {
+            address: await_listening(address, &listens)?,
+            thread,
+            stop,
+        })
     }
 
     /// Where it listens.

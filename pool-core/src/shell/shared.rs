@@ -441,7 +441,7 @@ impl<C: Connector> Drop for Shared<C> {
     fn drop(&mut self) {
         self.core.remove_pool(self.id);
         for slot in self.conns.get_mut().take_all() {
-            self.core.tasks().fence("a destructor", || drop(slot));
+            self.fence_drop(slot);
         }
     }
 }
