@@ -2,9 +2,12 @@
 
 use std::io;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_codec::{ClientExchange, EncodeError, Limits, MustClose, ResponseEvent, Reuse};
+use http_codec::{
+    ClientExchange, EncodeError, KeepAliveHint, Limits, MustClose, ResponseEvent, Reuse,
+};
 use pool_core::{CloseReason, Connector, Pooled};
 
 use crate::error::{ErrorKind, Failure, Phase, Sent};
@@ -82,6 +85,10 @@ where
         loop {
             match self.codec.decode(&mut self.inbox) {
                 Ok(ResponseEvent::NeedData) => {}
+                Ok(ResponseEvent::Head(head)) => {
+                    self.conn.set_keep_alive(announced(head.keep_alive_hint()));
+                    return Poll::Ready(Ok(ResponseEvent::Head(head)));
+                }
                 Ok(event) => return Poll::Ready(Ok(event)),
                 Err(error) => return Poll::Ready(Err(self.decode_failure(error))),
             }
@@ -268,6 +275,14 @@ where
                 Phase::Send
             }
         }
+    }
+}
+
+/// For how long the server says that it keeps the connection idle.
+fn announced(hint: KeepAliveHint) -> Option<Duration> {
+    match hint {
+        KeepAliveHint { max: Some(0), .. } => Some(Duration::ZERO),
+        KeepAliveHint { timeout, .. } => timeout.map(Duration::from_secs),
     }
 }
 

@@ -26,14 +26,22 @@ pub enum CloseReason {
     Evicted,
     /// Caused by the exchange: it failed midway and left the stream at an unknown place.
     ExchangeFailed,
+    /// Caused by the peer or the network: the probe of the idle connection failed, or took longer
+    /// than `heartbeat_timeout`.
+    HeartbeatFailed,
     /// Caused by the holder: it kept the connection longer than `hold_timeout`.
     HoldTimeout,
     /// Caused by the pool: nobody used the connection for `idle_timeout`.
     IdleTimeout,
+    /// Caused by the pool: the peer had announced that it would close the idle connection within
+    /// `keep_alive_margin`.
+    KeepAliveExpired,
     /// Caused by the pool: the connection is older than its `max_lifetime`.
     MaxLifetime,
     /// Caused by the pool: the connection has been used `max_uses` times.
     MaxUses,
+    /// Caused by the pool: the connection was made beyond `max_connections`, for one acquire.
+    Overflow,
     /// Caused by the peer: it ended its side of the stream (FIN).
     PeerClosed,
     /// Caused by the peer or the network: the stream was reset (RST) or failed.
@@ -41,7 +49,8 @@ pub enum CloseReason {
     /// Caused by the peer: it sent bytes while the connection was idle, which belong to no
     /// exchange.
     StrayBytes,
-    /// Caused by the pool: it already keeps `max_idle` idle connections to the destination.
+    /// Caused by the pool: it already keeps `max_idle` idle connections to the destination, or a
+    /// limit was lowered below what there is.
     Surplus,
 }
 
@@ -63,10 +72,13 @@ impl CloseReason {
         Self::Drained,
         Self::Evicted,
         Self::ExchangeFailed,
+        Self::HeartbeatFailed,
         Self::HoldTimeout,
         Self::IdleTimeout,
+        Self::KeepAliveExpired,
         Self::MaxLifetime,
         Self::MaxUses,
+        Self::Overflow,
         Self::PeerClosed,
         Self::Reset,
         Self::StrayBytes,
@@ -85,10 +97,13 @@ impl CloseReason {
             Self::Drained => "drained",
             Self::Evicted => "evicted",
             Self::ExchangeFailed => "exchange_failed",
+            Self::HeartbeatFailed => "heartbeat_failed",
             Self::HoldTimeout => "hold_timeout",
             Self::IdleTimeout => "idle_timeout",
+            Self::KeepAliveExpired => "keep_alive_expired",
             Self::MaxLifetime => "max_lifetime",
             Self::MaxUses => "max_uses",
+            Self::Overflow => "overflow",
             Self::PeerClosed => "peer_closed",
             Self::Reset => "reset",
             Self::StrayBytes => "stray_bytes",

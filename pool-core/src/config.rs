@@ -2,34 +2,51 @@
 
 use std::time::Duration;
 
-/// The limits and timeouts of one core's pool. Each limit is per destination and per core.
+/// The limits and timeouts of one core's pool. Each limit is per destination and per core, but for
+/// `max_total`, which is per core.
 ///
 /// | value | unit, range | default | none | protects |
 /// |---|---|---|---|---|
 /// | `max_connections` | connections, 1.. | 1000 | – | the peer, and our descriptors |
+/// | `max_total` | connections, 1.. | none | no cap | our descriptors, whatever the number of destinations |
 /// | `max_idle` | connections, 0..=`max_connections` | `max_connections` | – | the peer's memory when load falls |
+/// | `min_idle` | connections, 0..=`max_idle` | 0 | – | the first requests after a pause from the handshake |
 /// | `max_pending` | waiters, 0.. | none | unlimited | our memory when the peer is slow |
+/// | `max_unpooled` | connections, 0.. | 0 | – | callers who would rather exceed the cap than fail |
 /// | `dials_in_flight` | connects, 1.. | 16 | – | the peer from a herd of handshakes |
+/// | `dial_delay` | duration | none | dial at once | the peer from connects that a release makes needless |
 /// | `acquire_timeout` | duration | 5 s | wait for ever | the caller's latency |
 /// | `connect_timeout` | duration | 5 s | wait for ever | waiters behind a dead address |
 /// | `hold_timeout` | duration | 5 s | never | the pool from a holder that hangs |
+/// | `report_leaks` | bool | false | – | those who look for what holds connections for too long |
 /// | `idle_timeout` | duration | 30 min | never | both sides from useless connections |
+/// | `keep_alive_margin` | duration, 0.. | 1 s | 0 | requests from a peer that is about to close |
+/// | `heartbeat_interval` | duration | none | no probes | idle connections from middleboxes that forget them |
+/// | `heartbeat_timeout` | duration | 1 s | – | the pool from a probe that hangs |
 /// | `max_lifetime` | duration | none | no limit | from what age brings: stale names, uneven load, leaks of the peer |
 /// | `max_uses` | exchanges, 1.. | none | no limit | the same, counted in exchanges |
 /// | `reuse_order` | [`ReuseOrder`] | `Lifo` | – | `Lifo` lets what load no longer needs go idle |
 ///
-/// Durations are at least 1 ns and at most 2^63 ns (292 years). Timers never fire early by the
-/// core's clock, and at most about half a millisecond late.
+/// Durations are at least 1 ns, unless it says 0, and at most 2^63 ns (292 years). Timers never
+/// fire early by the core's clock, and at most about half a millisecond late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     max_connections: u32,
+    max_total: Option<u32>,
     max_idle: u32,
+    min_idle: u32,
     max_pending: Option<u32>,
+    max_unpooled: u32,
     dials_in_flight: u32,
+    dial_delay: Option<Duration>,
     acquire_timeout: Option<Duration>,
     connect_timeout: Option<Duration>,
     hold_timeout: Option<Duration>,
+    report_leaks: bool,
     idle_timeout: Option<Duration>,
+    keep_alive_margin: Duration,
+    heartbeat_interval: Option<Duration>,
+    heartbeat_timeout: Duration,
     max_lifetime: Option<Duration>,
     max_uses: Option<u32>,
     reuse_order: ReuseOrder,
@@ -47,10 +64,45 @@ pub enum ReuseOrder {
     Fifo,
 }
 
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            max_connections: 1000,
+            max_total: None,
+            max_idle: 1000,
+            min_idle: 0,
+            max_pending: None,
+            max_unpooled: 0,
+            dials_in_flight: 16,
+            dial_delay: None,
+            acquire_timeout: Some(Duration::from_secs(5)),
+            connect_timeout: Some(Duration::from_secs(5)),
+            hold_timeout: Some(Duration::from_secs(5)),
+            report_leaks: false,
+            idle_timeout: Some(Duration::from_secs(30 * 60)),
+            keep_alive_margin: Duration::from_secs(1),
+            heartbeat_interval: None,
+            heartbeat_timeout: Duration::from_secs(1),
+            max_lifetime: None,
+            max_uses: None,
+            reuse_order: ReuseOrder::Lifo,
+        }
+    }
+}
+
 impl PoolConfig {
     /// Starts from the defaults.
     pub fn builder() -> PoolConfigBuilder {
         PoolConfigBuilder::default()
+    }
+
+    /// Starts from these values, to change some of them.
+    pub fn to_builder(&self) -> PoolConfigBuilder {
+        let max_idle = (self.max_idle != self.max_connections).then_some(self.max_idle);
+        PoolConfigBuilder {
+            config: self.clone(),
+            max_idle,
+        }
     }
 
     /// The most connections to a destination, whether connecting, idle or acquired.
@@ -59,10 +111,22 @@ impl PoolConfig {
         self.max_connections
     }
 
+    /// The most connections to all destinations together.
+    #[must_use]
+    pub fn max_total(&self) -> Option<u32> {
+        self.max_total
+    }
+
     /// The most idle connections kept to a destination.
     #[must_use]
     pub fn max_idle(&self) -> u32 {
         self.max_idle
+    }
+
+    /// How many idle connections are kept to a destination that is in use.
+    #[must_use]
+    pub fn min_idle(&self) -> u32 {
+        self.min_idle
     }
 
     /// The most waiters of a destination that no connect in flight will serve; `None` for no
@@ -72,10 +136,22 @@ impl PoolConfig {
         self.max_pending
     }
 
+    /// The most connections to a destination beyond `max_connections`, for acquires that time out.
+    #[must_use]
+    pub fn max_unpooled(&self) -> u32 {
+        self.max_unpooled
+    }
+
     /// The most connects to a destination that run at once.
     #[must_use]
     pub fn dials_in_flight(&self) -> u32 {
         self.dials_in_flight
+    }
+
+    /// How long a waiter waits for a release before a connect is started for it.
+    #[must_use]
+    pub fn dial_delay(&self) -> Option<Duration> {
+        self.dial_delay
     }
 
     /// The longest wait for a connection, from the call of acquire.
@@ -96,10 +172,34 @@ impl PoolConfig {
         self.hold_timeout
     }
 
+    /// Whether a connection that is held for half the hold timeout is reported.
+    #[must_use]
+    pub fn report_leaks(&self) -> bool {
+        self.report_leaks
+    }
+
     /// The longest a connection stays idle.
     #[must_use]
     pub fn idle_timeout(&self) -> Option<Duration> {
         self.idle_timeout
+    }
+
+    /// How long before the peer's announced timeout an idle connection is closed.
+    #[must_use]
+    pub fn keep_alive_margin(&self) -> Duration {
+        self.keep_alive_margin
+    }
+
+    /// How often an idle connection is probed.
+    #[must_use]
+    pub fn heartbeat_interval(&self) -> Option<Duration> {
+        self.heartbeat_interval
+    }
+
+    /// The longest a probe may take.
+    #[must_use]
+    pub fn heartbeat_timeout(&self) -> Duration {
+        self.heartbeat_timeout
     }
 
     /// The longest a connection is given out after it was made.
@@ -121,28 +221,9 @@ impl PoolConfig {
     }
 }
 
-impl Default for PoolConfig {
-    fn default() -> Self {
-        let defaults = PoolConfigBuilder::default();
-        Self {
-            max_connections: defaults.max_connections,
-            max_idle: defaults.max_connections,
-            max_pending: defaults.max_pending,
-            dials_in_flight: defaults.dials_in_flight,
-            acquire_timeout: defaults.acquire_timeout,
-            connect_timeout: defaults.connect_timeout,
-            hold_timeout: defaults.hold_timeout,
-            idle_timeout: defaults.idle_timeout,
-            max_lifetime: defaults.max_lifetime,
-            max_uses: defaults.max_uses,
-            reuse_order: defaults.reuse_order,
-        }
-    }
-}
-
 /// Collects the values of a [`PoolConfig`]; [`build`](Self::build) checks them.
 ///
-/// Timeouts and `max_pending` take a value or `None`:
+/// Timeouts and limits that can be switched off take a value or `None`:
 ///
 /// ```
 /// # use std::time::Duration;
@@ -154,43 +235,25 @@ impl Default for PoolConfig {
 /// # Ok::<(), pool_core::ConfigError>(())
 /// ```
 #[must_use = "a builder does nothing until it is built"]
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PoolConfigBuilder {
-    max_connections: u32,
+    /// Its `max_idle` is not looked at.
+    config: PoolConfig,
     max_idle: Option<u32>,
-    max_pending: Option<u32>,
-    dials_in_flight: u32,
-    acquire_timeout: Option<Duration>,
-    connect_timeout: Option<Duration>,
-    hold_timeout: Option<Duration>,
-    idle_timeout: Option<Duration>,
-    max_lifetime: Option<Duration>,
-    max_uses: Option<u32>,
-    reuse_order: ReuseOrder,
-}
-
-impl Default for PoolConfigBuilder {
-    fn default() -> Self {
-        Self {
-            max_connections: 1000,
-            max_idle: None,
-            max_pending: None,
-            dials_in_flight: 16,
-            acquire_timeout: Some(Duration::from_secs(5)),
-            connect_timeout: Some(Duration::from_secs(5)),
-            hold_timeout: Some(Duration::from_secs(5)),
-            idle_timeout: Some(Duration::from_secs(30 * 60)),
-            max_lifetime: None,
-            max_uses: None,
-            reuse_order: ReuseOrder::Lifo,
-        }
-    }
 }
 
 impl PoolConfigBuilder {
     /// The most connections to a destination, whether connecting, idle or acquired. At least 1.
     pub fn max_connections(mut self, connections: u32) -> Self {
-        self.max_connections = connections;
+        self.config.max_connections = connections;
+        self
+    }
+
+    /// The most connections to all destinations of the pool together; at least 1. When it binds,
+    /// the connection that has been idle for longest is closed for a destination that needs one,
+    /// whatever it is connected to. `None` sets no cap.
+    pub fn max_total(mut self, connections: impl Into<Option<u32>>) -> Self {
+        self.config.max_total = connections.into();
         self
     }
 
@@ -201,47 +264,105 @@ impl PoolConfigBuilder {
         self
     }
 
+    /// How many idle connections are kept to a destination, at most `max_idle`, by connects in the
+    /// background. They are kept from the destination's first acquire until nobody has acquired
+    /// one for `idle_timeout`, as far as the caps leave room. After a connect that failed, the pool
+    /// connects for waiters only until one has succeeded.
+    pub fn min_idle(mut self, connections: u32) -> Self {
+        self.config.min_idle = connections;
+        self
+    }
+
     /// The most waiters of a destination that no connect in flight will serve. With `None` there
     /// is no limit; with 0 an acquire that can start no connect fails at once.
     pub fn max_pending(mut self, waiters: impl Into<Option<u32>>) -> Self {
-        self.max_pending = waiters.into();
+        self.config.max_pending = waiters.into();
+        self
+    }
+
+    /// What an acquire does whose timeout has passed: with 0 it fails, otherwise a connection
+    /// beyond `max_connections` is made for it, at most so many of them at a time to a destination.
+    /// Such a connection is closed at its release. `max_total` holds for it all the same.
+    pub fn max_unpooled(mut self, connections: u32) -> Self {
+        self.config.max_unpooled = connections;
         self
     }
 
     /// The most connects to a destination that run at once. At least 1.
     pub fn dials_in_flight(mut self, connects: u32) -> Self {
-        self.dials_in_flight = connects;
+        self.config.dials_in_flight = connects;
+        self
+    }
+
+    /// How long a waiter waits for a release before a connect is started for it, while there are
+    /// acquired connections that may be released. `None` connects at once.
+    pub fn dial_delay(mut self, delay: impl Into<Option<Duration>>) -> Self {
+        self.config.dial_delay = delay.into();
         self
     }
 
     /// The longest wait for a connection, counted from the first poll of an acquire, which is when
     /// it takes its place in the queue, also while a connect runs for it. `None` waits for ever.
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.acquire_timeout = timeout.into();
+        self.config.acquire_timeout = timeout.into();
         self
     }
 
     /// The longest a connect may take, from its start to a usable connection. `None` leaves it to
     /// the operating system.
     pub fn connect_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.connect_timeout = timeout.into();
+        self.config.connect_timeout = timeout.into();
         self
     }
 
     /// The longest a connection may be held, after which it is closed under its holder. `None`
     /// never does.
-    ///
-    /// As no clock is read for a reuse, it counts from when the core last read it: if a task has
-    /// kept the thread, that is as much earlier as the turn has lasted by then.
     pub fn hold_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.hold_timeout = timeout.into();
+        self.config.hold_timeout = timeout.into();
+        self
+    }
+
+    /// Whether to warn, with the place of the acquire, when a connection has been held for half
+    /// the hold timeout.
+    pub fn report_leaks(mut self, report: bool) -> Self {
+        self.config.report_leaks = report;
         self
     }
 
     /// The longest a connection stays idle before it is closed. `None` keeps it until the peer
     /// closes it.
     pub fn idle_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.idle_timeout = timeout.into();
+        self.config.idle_timeout = timeout.into();
+        self
+    }
+
+    /// How long before the end of the keep-alive time that its peer has announced an idle
+    /// connection is closed. If the announced time is no longer than that, it is closed at its
+    /// release. Zero trusts the peer's clock and the network.
+    pub fn keep_alive_margin(mut self, margin: Duration) -> Self {
+        self.config.keep_alive_margin = margin;
+        self
+    }
+
+    /// How often an idle connection is probed by [`Connector::probe`]. It counts as idle
+    /// meanwhile, and its idle time goes on. `None` never probes.
+    ///
+    #[cfg_attr(
+        feature = "glommio",
+        doc = "[`Connector::probe`]: crate::Connector::probe"
+    )]
+    #[cfg_attr(
+        not(feature = "glommio"),
+        doc = "[`Connector::probe`]: crate::state::Effect::Probe"
+    )]
+    pub fn heartbeat_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
+        self.config.heartbeat_interval = interval.into();
+        self
+    }
+
+    /// The longest a probe may take before the connection is closed.
+    pub fn heartbeat_timeout(mut self, timeout: Duration) -> Self {
+        self.config.heartbeat_timeout = timeout;
         self
     }
 
@@ -249,20 +370,20 @@ impl PoolConfigBuilder {
     /// released. Each connection gets a limit of its own, up to 10 % shorter, so that those made
     /// together do not end together. `None` sets no limit.
     pub fn max_lifetime(mut self, age: impl Into<Option<Duration>>) -> Self {
-        self.max_lifetime = age.into();
+        self.config.max_lifetime = age.into();
         self
     }
 
     /// How many times a connection is used before it is closed at its release; at least 1, which
     /// reuses none. `None` sets no limit.
     pub fn max_uses(mut self, uses: impl Into<Option<u32>>) -> Self {
-        self.max_uses = uses.into();
+        self.config.max_uses = uses.into();
         self
     }
 
     /// Which idle connection is reused first.
     pub fn reuse_order(mut self, order: ReuseOrder) -> Self {
-        self.reuse_order = order;
+        self.config.reuse_order = order;
         self
     }
 
@@ -272,30 +393,48 @@ impl PoolConfigBuilder {
     ///
     /// The first value that is out of its range, by name. Nothing is corrected silently.
     pub fn build(self) -> Result<PoolConfig, ConfigError> {
-        at_least_one("max_connections", self.max_connections)?;
-        let max_idle = self.max_idle.unwrap_or(self.max_connections);
-        if max_idle > self.max_connections {
-            return Err(ConfigError::OutOfRange {
-                field: "max_idle",
-                given: max_idle.to_string(),
-                expected: format!("at most max_connections, {}", self.max_connections),
-            });
-        }
-        at_least_one("dials_in_flight", self.dials_in_flight)?;
-        at_least_one("max_uses", self.max_uses.unwrap_or(1))?;
-        Ok(PoolConfig {
-            max_connections: self.max_connections,
+        let Self {
+            mut config,
             max_idle,
-            max_pending: self.max_pending,
-            dials_in_flight: self.dials_in_flight,
-            acquire_timeout: timeout("acquire_timeout", self.acquire_timeout)?,
-            connect_timeout: timeout("connect_timeout", self.connect_timeout)?,
-            hold_timeout: timeout("hold_timeout", self.hold_timeout)?,
-            idle_timeout: timeout("idle_timeout", self.idle_timeout)?,
-            max_lifetime: timeout("max_lifetime", self.max_lifetime)?,
-            max_uses: self.max_uses,
-            reuse_order: self.reuse_order,
-        })
+        } = self;
+        at_least_one("max_connections", config.max_connections)?;
+        at_least_one("max_total", config.max_total.unwrap_or(1))?;
+        config.max_idle = max_idle.unwrap_or(config.max_connections);
+        at_most(
+            "max_idle",
+            config.max_idle,
+            "max_connections",
+            config.max_connections,
+        )?;
+        at_most("min_idle", config.min_idle, "max_idle", config.max_idle)?;
+        at_least_one("dials_in_flight", config.dials_in_flight)?;
+        at_least_one("max_uses", config.max_uses.unwrap_or(1))?;
+        for (field, given) in [
+            ("dial_delay", config.dial_delay),
+            ("acquire_timeout", config.acquire_timeout),
+            ("connect_timeout", config.connect_timeout),
+            ("hold_timeout", config.hold_timeout),
+            ("idle_timeout", config.idle_timeout),
+            ("heartbeat_interval", config.heartbeat_interval),
+            ("max_lifetime", config.max_lifetime),
+        ] {
+            in_range(
+                field,
+                given,
+                Duration::from_nanos(1),
+                "1 ns to 2^63 ns, or none",
+            )?;
+        }
+        let timeout = Some(config.heartbeat_timeout);
+        in_range(
+            "heartbeat_timeout",
+            timeout,
+            Duration::from_nanos(1),
+            "1 ns to 2^63 ns",
+        )?;
+        let margin = Some(config.keep_alive_margin);
+        in_range("keep_alive_margin", margin, Duration::ZERO, "0 to 2^63 ns")?;
+        Ok(config)
     }
 }
 
@@ -315,28 +454,45 @@ pub enum ConfigError {
     },
 }
 
+fn out_of_range(field: &'static str, given: impl Into<String>, expected: String) -> ConfigError {
+    ConfigError::OutOfRange {
+        field,
+        given: given.into(),
+        expected,
+    }
+}
+
 fn at_least_one(field: &'static str, given: u32) -> Result<(), ConfigError> {
-    if given >= 1 {
+    match given {
+        0 => Err(out_of_range(field, "0", "at least 1".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+fn at_most(field: &'static str, given: u32, bound: &str, most: u32) -> Result<(), ConfigError> {
+    if given <= most {
         return Ok(());
     }
-    Err(ConfigError::OutOfRange {
-        field,
-        given: given.to_string(),
-        expected: "at least 1".to_owned(),
-    })
+    let expected = format!("at most {bound}, {most}");
+    Err(out_of_range(field, given.to_string(), expected))
 }
 
 /// Half of what a `Timestamp` holds, so that a deadline saturates in no process's life.
-const LONGEST_TIMEOUT: Duration = Duration::from_nanos(1 << 63);
+const LONGEST: Duration = Duration::from_nanos(1 << 63);
 
-fn timeout(field: &'static str, given: Option<Duration>) -> Result<Option<Duration>, ConfigError> {
+fn in_range(
+    field: &'static str,
+    given: Option<Duration>,
+    least: Duration,
+    expected: &str,
+) -> Result<(), ConfigError> {
     match given {
-        Some(value) if value.is_zero() || value > LONGEST_TIMEOUT => Err(ConfigError::OutOfRange {
+        Some(value) if value < least || value > LONGEST => Err(out_of_range(
             field,
-            given: format!("{value:?}"),
-            expected: "1 ns to 2^63 ns, or none".to_owned(),
-        }),
-        allowed => Ok(allowed),
+            format!("{value:?}"),
+            expected.to_owned(),
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -383,6 +539,18 @@ mod tests {
             refusal(build().max_uses(0)),
             "max_uses is 0, expected at least 1"
         );
+        assert!(refusal(build().max_total(0)).starts_with("max_total is 0"));
+        assert_eq!(
+            refusal(build().max_connections(9).max_idle(2).min_idle(3)),
+            "min_idle is 3, expected at most max_idle, 2"
+        );
+        assert!(refusal(build().dial_delay(Duration::ZERO)).starts_with("dial_delay"));
+        assert!(refusal(build().heartbeat_interval(Duration::ZERO)).starts_with("heartbeat_i"));
+        assert_eq!(
+            refusal(build().heartbeat_timeout(Duration::ZERO)),
+            "heartbeat_timeout is 0ns, expected 1 ns to 2^63 ns"
+        );
+        assert!(refusal(build().keep_alive_margin(Duration::MAX)).starts_with("keep_alive_margin"));
     }
 
     #[test]
@@ -395,6 +563,16 @@ mod tests {
             .build()
             .unwrap();
         assert_eq!(config.max_idle(), 0);
+    }
+
+    #[test]
+    fn a_config_can_be_changed_in_one_value() {
+        let small = PoolConfig::builder().max_connections(7).build().unwrap();
+        let larger = small.to_builder().max_connections(9).build().unwrap();
+        assert_eq!((larger.max_connections(), larger.max_idle()), (9, 9));
+        let capped = larger.to_builder().max_idle(3).build().unwrap();
+        let capped = capped.to_builder().max_connections(12).build().unwrap();
+        assert_eq!((capped.max_connections(), capped.max_idle()), (12, 3));
     }
 
     #[test]

@@ -47,6 +47,24 @@ pub trait Connector: 'static {
         &self,
         key: &Self::Key,
     ) -> impl Future<Output = Result<Self::Connection, Self::Error>>;
+
+    /// Finds out whether an idle connection is still usable, by an exchange that leaves it at a
+    /// message boundary. With a `heartbeat_interval` each idle connection is probed so often;
+    /// meanwhile nobody can acquire it.
+    ///
+    /// It runs in a task of the pool, and is dropped, and the connection with it, when
+    /// `heartbeat_timeout` has passed or the pool ends. The default finds every connection usable.
+    ///
+    /// # Errors
+    ///
+    /// Why the connection is not usable: it is closed.
+    fn probe(
+        &self,
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = Result<(), Self::Error>> {
+        let _ = connection;
+        std::future::ready(Ok(()))
+    }
 }
 
 /// A connection that can be pooled. Dropping it closes it.

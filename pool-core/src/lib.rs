@@ -96,8 +96,9 @@ pub use error::{AcquireError, JobError, StartError, SubmitError};
 pub use net::{ConnectOptions, ForceClosed, ListenOptions, Readiness, TcpListener, TcpStream};
 #[cfg(feature = "glommio")]
 pub use shell::{
-    Acquire, Core, CoreBuilder, CoreThread, DestinationSnapshot, Elapsed, Pool, PoolHandle,
-    PoolSnapshot, Pooled, Sleep, Submitted,
+    Acquire, Core, CoreBuilder, CoreThread, Destination, DestinationSnapshot, Elapsed, Pool,
+    PoolHandle, PoolSnapshot, Pooled, Sleep, Submitted,
 };
+pub use state::{Histogram, Histograms};
 pub use stats::{Acquires, DestinationStats, Gauge, Rejected, Timeouts};
 pub use time::Timestamp;

@@ -56,7 +56,7 @@ pub struct Acquires {
 /// How often each timeout struck. Idle timeouts are closes: [`CloseReason::IdleTimeout`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Acquires that got no connection in time.
+    /// Acquires that failed because they got no connection in time.
     pub acquire: u64,
     /// Connects that did not finish in time.
     pub connect: u64,
@@ -94,6 +94,9 @@ pub struct DestinationStats {
     pub connecting: Gauge,
     /// Waiters that no connect in flight will serve.
     pub pending: Gauge,
+    /// Connections beyond `max_connections`, for acquires that had timed out. They are among those
+    /// connecting or acquired.
+    pub unpooled: Gauge,
     /// How acquires ended.
     pub acquires: Acquires,
     /// Connects started.
@@ -104,6 +107,8 @@ pub struct DestinationStats {
     pub connect_failed: u64,
     /// Connects that the pool gave up itself.
     pub connect_aborted: u64,
+    /// Probes of idle connections that were begun.
+    pub probes: u64,
     /// Timeouts by kind.
     pub timeouts: Timeouts,
     /// Acquires refused by reason.
@@ -139,11 +144,7 @@ impl DestinationStats {
         self.idle.merge(&other.idle);
         self.connecting.merge(&other.connecting);
         self.pending.merge(&other.pending);
-        self.add_counts(other);
-    }
-
-    /// Adds the counters of `other`, but not its gauges.
-    pub(crate) fn add_counts(&mut self, other: &Self) {
+        self.unpooled.merge(&other.unpooled);
         self.acquires.requested += other.acquires.requested;
         self.acquires.fresh += other.acquires.fresh;
         self.acquires.reused += other.acquires.reused;
@@ -154,6 +155,7 @@ impl DestinationStats {
         self.opened += other.opened;
         self.connect_failed += other.connect_failed;
         self.connect_aborted += other.connect_aborted;
+        self.probes += other.probes;
         self.timeouts.acquire += other.timeouts.acquire;
         self.timeouts.connect += other.timeouts.connect;
         self.timeouts.hold += other.timeouts.hold;

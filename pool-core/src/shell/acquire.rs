@@ -7,21 +7,60 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use super::destination::Pin as DestinationPin;
 use super::guard::Pooled;
 use super::shared::Shared;
 use super::slot::Answer;
 use crate::connector::Connector;
 use crate::error::AcquireError;
-use crate::state::{Admission, Disposition, WaiterId};
+use crate::state::{Admission, Disposition, KeyId, WaiterId};
 
 /// The future of [`Pool::acquire`](super::Pool::acquire).
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct Acquire<C: Connector> {
-    shared: Rc<Shared<C>>,
-    key: C::Key,
+    target: Target<C>,
     acquired_at: &'static Location<'static>,
     fresh: bool,
     step: Step<C::Error>,
+}
+
+/// What is asked for.
+enum Target<C: Connector> {
+    Key(Rc<Shared<C>>, C::Key),
+    /// A destination whose id does not end meanwhile.
+    Pinned(Rc<DestinationPin<C>>),
+}
+
+impl<C: Connector> Target<C> {
+    fn shared(&self) -> &Rc<Shared<C>> {
+        match self {
+            Self::Key(shared, _) => shared,
+            Self::Pinned(pin) => &pin.shared,
+        }
+    }
+
+    fn key(&self) -> &C::Key {
+        match self {
+            Self::Key(_, key) => key,
+            Self::Pinned(pin) => &pin.key,
+        }
+    }
+
+    /// Its id, if the pool knows it.
+    fn known(&self) -> Option<KeyId> {
+        match self {
+            Self::Key(shared, key) => shared.known(key),
+            Self::Pinned(pin) => Some(pin.id),
+        }
+    }
+
+    /// Its id, new if the pool does not know it.
+    fn id(&self) -> KeyId {
+        match self {
+            Self::Key(shared, key) => shared.key_id(key),
+            Self::Pinned(pin) => pin.id,
+        }
+    }
 }
 
 enum Step<E> {
@@ -39,13 +78,27 @@ impl<C: Connector> Acquire<C> {
         key: C::Key,
         acquired_at: &'static Location<'static>,
     ) -> Self {
+        Self::of(Target::Key(shared, key), acquired_at)
+    }
+
+    pub(super) fn by_pin(
+        pin: Rc<DestinationPin<C>>,
+        acquired_at: &'static Location<'static>,
+    ) -> Self {
+        Self::of(Target::Pinned(pin), acquired_at)
+    }
+
+    fn of(target: Target<C>, acquired_at: &'static Location<'static>) -> Self {
         Self {
-            shared,
-            key,
+            target,
             acquired_at,
             fresh: false,
             step: Step::Unasked,
         }
+    }
+
+    fn shared(&self) -> &Rc<Shared<C>> {
+        self.target.shared()
     }
 
     /// Only for a connection that nobody has used before.
@@ -58,29 +111,28 @@ impl<C: Connector> Acquire<C> {
     fn ask(&mut self) -> Result<Option<Pooled<C>>, AcquireError<C::Error>> {
         loop {
             if !self.fresh
-                && let Some(pooled) = self.shared.acquire_idle(&self.key, self.acquired_at)
+                && let Some(id) = self.target.known()
+                && let Some(pooled) = self.shared().acquire_idle(id, self.acquired_at)
             {
                 return Ok(Some(pooled));
             }
-            let (key, fresh) = (self.shared.key_id(&self.key), self.fresh);
-            // Off the warm path: its deadline and that of its connect are to be exact.
-            self.shared.core.read_clock();
-            let (admission, actions) = self.shared.mutate(|state, now| match fresh {
+            let (key, fresh) = (self.target.id(), self.fresh);
+            let (admission, actions) = self.shared().mutate(|state, now| match fresh {
                 true => state.acquire_fresh(now, key),
                 false => state.acquire(now, key),
             });
             // Before the actions: a connect may end while it is being started.
             if let Admission::Wait(waiter) = admission {
-                self.step = Step::Waiting(waiter, self.shared.answer(waiter));
+                self.step = Step::Waiting(waiter, self.shared().answer(waiter));
             }
-            self.shared.act(actions);
+            self.shared().act(actions);
             match admission {
                 Admission::Wait(_) => return Ok(None),
                 Admission::Reject(why) => return Err(why.into()),
                 // A user's destructor has made one idle in between: it has not been looked at.
-                Admission::Reuse(conn) => match self.shared.fitness(conn) {
-                    Ok(()) => return Ok(self.shared.hold(conn, true, self.acquired_at)),
-                    Err(reason) => self.shared.drive(|state, now| {
+                Admission::Reuse(conn) => match self.shared().fitness(conn) {
+                    Ok(()) => return Ok(self.shared().hold(conn, true, self.acquired_at)),
+                    Err(reason) => self.shared().drive(|state, now| {
                         state.release(now, conn, Disposition::Close(reason));
                     }),
                 },
@@ -100,18 +152,18 @@ impl<C: Connector> Acquire<C> {
                 Some(Err(error)) => return Poll::Ready(Err(error)),
                 Some(Ok(conn)) => conn,
             };
-            if let Err(reason) = self.shared.fitness(conn) {
-                self.shared
+            if let Err(reason) = self.shared().fitness(conn) {
+                self.shared()
                     .drive(|state, now| state.force_close(now, conn, reason));
             }
-            let claimed = self.shared.drive(|state, now| {
+            let claimed = self.shared().drive(|state, now| {
                 let conn = state.claim(now, waiter)?;
                 Some((conn, state.is_reused(conn)))
             });
             // None: it died on its way, and the waiter is back at the head of its queue.
             if let Some((conn, reused)) = claimed {
-                self.shared.forget_waiter(waiter);
-                if let Some(pooled) = self.shared.hold(conn, reused, self.acquired_at) {
+                self.shared().forget_waiter(waiter);
+                if let Some(pooled) = self.shared().hold(conn, reused, self.acquired_at) {
                     return Poll::Ready(Ok(pooled));
                 }
             }
@@ -148,8 +200,8 @@ impl<C: Connector> Future for Acquire<C> {
 impl<C: Connector> Drop for Acquire<C> {
     fn drop(&mut self) {
         if let Step::Waiting(waiter, _) = self.step {
-            self.shared.forget_waiter(waiter);
-            self.shared.drive(|state, now| state.cancel(now, waiter));
+            self.shared().forget_waiter(waiter);
+            self.shared().drive(|state, now| state.cancel(now, waiter));
         }
     }
 }
@@ -157,7 +209,7 @@ impl<C: Connector> Drop for Acquire<C> {
 impl<C: Connector> fmt::Debug for Acquire<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire")
-            .field("key", &self.key)
+            .field("key", self.target.key())
             .field("waits", &matches!(self.step, Step::Waiting(..)))
             .finish_non_exhaustive()
     }

@@ -49,7 +49,6 @@ impl<C: Connector> Shared<C> {
             self.fence_drop(connection);
             return;
         }
-        self.core.read_clock();
         self.put_here(conn, connection, readiness);
         self.drive(|state, now| state.connected(now, conn));
         // The watch tells changes only: what came before it began is asked for here.

@@ -75,6 +75,8 @@ pub(crate) struct CoreInner {
     mailbox: Arc<Mailbox>,
     tasks: Rc<Tasks>,
     pools: RefCell<Slab<PoolId, Weak<dyn PoolHooks>>>,
+    /// Pools whose time has come; kept for its room.
+    due: Cell<Vec<Rc<dyn PoolHooks>>>,
     /// What the harvest has to tell the pools; kept for its room.
     watched: RefCell<Vec<WatchToken>>,
 }
@@ -249,17 +251,23 @@ impl Core {
         }
     }
 
+    /// Lets the pools look at their timers; returns whether anything came of it. New timers get
+    /// their deadlines by the way, from this turn's reading of the clock.
     fn fire_pools(&self, now: Timestamp) -> bool {
-        let due: Vec<Rc<dyn PoolHooks>> = {
+        let mut due = self.0.due.take();
+        {
             let pools = self.0.pools.borrow();
             let live = pools.iter().filter_map(|(_, pool)| pool.upgrade());
-            live.filter(|pool| pool.next_timeout().is_some_and(|at| at <= now))
-                .collect()
-        };
-        for pool in &due {
-            self.0.tasks.fence("a connection", || pool.handle_timeout());
+            due.extend(live.filter(|pool| pool.next_timeout().is_some_and(|at| at <= now)));
         }
-        !due.is_empty()
+        let mut any = false;
+        for pool in due.drain(..) {
+            let tasks = &self.0.tasks;
+            let done = tasks.fence("a connection", || pool.handle_timeout());
+            any |= done.unwrap_or(true);
+        }
+        self.0.due.set(due);
+        any
     }
 
     fn open_mail(&self) -> bool {
@@ -433,6 +441,7 @@ impl CoreBuilder {
             mailbox,
             tasks: Tasks::new(),
             pools: RefCell::new(Slab::new()),
+            due: Cell::default(),
             watched: RefCell::default(),
         }));
         Ok((core, park))

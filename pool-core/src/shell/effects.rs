@@ -21,9 +21,11 @@ pub(super) enum Action<C: Connector> {
     Connect(ConnId, C::Key, Abort),
     Abort(Abort),
     Wake(Waker),
-    Close(C::Connection, Readiness),
+    Close(ConnId, CloseReason, C::Connection, Readiness),
     /// Shut the socket down under its holder.
     ForceClose(Readiness, CloseReason, &'static Location<'static>),
+    Probe(ConnId, C::Connection, Abort),
+    ReportLeak(ConnId, &'static Location<'static>),
     /// A key's copies, for their destructors.
     Forget(Option<C::Key>, Option<C::Key>),
 }
@@ -41,21 +43,25 @@ impl<C: Connector> Shared<C> {
                 Some(Slot::Connecting(abort)) => Some(Action::Abort(abort)),
                 _ => None,
             },
+            Effect::Probe(conn) => self.take_for_probe(conn),
+            Effect::ReportLeak(conn) => self
+                .acquired_at(conn)
+                .map(|acquired_at| Action::ReportLeak(conn, acquired_at)),
+            Effect::AskPermit | Effect::ReturnPermit | Effect::WithdrawPermit => None,
             Effect::Deliver(waiter, conn) => {
                 let waker = self.answer(waiter).give(Ok(conn));
                 waker.map(Action::Wake)
             }
             Effect::Reject(waiter, why) => self.reject(waiter, why.into()).map(Action::Wake),
-            Effect::Close(conn, reason) => {
-                tracing::debug!(?conn, %reason, "closed");
-                match self.take_slot(conn) {
-                    Some(Slot::Here {
-                        connection,
-                        readiness,
-                    }) => Some(Action::Close(connection, readiness)),
-                    _ => None,
-                }
-            }
+            Effect::Close(conn, reason) => match self.take_slot(conn) {
+                Some(Slot::Here {
+                    connection,
+                    readiness,
+                }) => Some(Action::Close(conn, reason, connection, readiness)),
+                // Its task has the connection, and drops it.
+                Some(Slot::Probed { abort, .. }) => Some(Action::Abort(abort)),
+                _ => None,
+            },
             Effect::ForceClose(conn, reason) => match self.take_slot(conn) {
                 Some(Slot::Held {
                     readiness,
@@ -87,7 +93,8 @@ impl<C: Connector> Shared<C> {
                 Action::Connect(conn, key, abort) => self.start_connect(conn, key, abort),
                 Action::Abort(abort) => abort.fire(),
                 Action::Wake(waker) => wake(waker),
-                Action::Close(connection, readiness) => {
+                Action::Close(conn, reason, connection, readiness) => {
+                    tracing::debug!(?conn, %reason, "closed");
                     readiness.unwatch();
                     drop(readiness);
                     self.fence_drop(connection);
@@ -100,6 +107,10 @@ impl<C: Connector> Shared<C> {
                     if reason != CloseReason::Reset {
                         readiness.force_close(reason, acquired_at);
                     }
+                }
+                Action::Probe(conn, connection, abort) => self.start_probe(conn, connection, abort),
+                Action::ReportLeak(conn, acquired_at) => {
+                    tracing::warn!(?conn, %acquired_at, "held for half the hold timeout");
                 }
                 Action::Forget(name, entry) => self.fence_drop((name, entry)),
             }

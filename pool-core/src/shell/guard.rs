@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::shared::Shared;
 use crate::CloseReason;
@@ -49,6 +50,13 @@ impl<C: Connector> Pooled<C> {
     #[must_use]
     pub fn is_reused(&self) -> bool {
         self.reused
+    }
+
+    /// Notes for how long the peer keeps the connection idle, as it has announced with its last
+    /// response; `None` if it has announced nothing. The pool closes it `keep_alive_margin` before
+    /// that time has passed.
+    pub fn set_keep_alive(&mut self, announced: Option<Duration>) {
+        self.shared.hint_keep_alive(self.conn, announced);
     }
 
     /// Gives the connection back at a message boundary: to the oldest waiter, or to idle.

@@ -5,11 +5,13 @@
 mod acquire;
 mod connect;
 mod core;
+mod destination;
 mod effects;
 mod guard;
 mod handle;
 mod mailbox;
 mod pool;
+mod probe;
 mod shared;
 mod sleep;
 mod slot;
@@ -19,6 +21,7 @@ mod tasks;
 
 pub use self::acquire::Acquire;
 pub use self::core::{Core, CoreBuilder, CoreThread};
+pub use self::destination::Destination;
 pub use self::guard::Pooled;
 pub use self::handle::{PoolHandle, Submitted};
 pub use self::pool::{DestinationSnapshot, Pool, PoolSnapshot};

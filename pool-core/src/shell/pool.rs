@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use super::acquire::Acquire;
 use super::core::Core;
+use super::destination::Destination;
 use super::guard::Pooled;
 use super::handle::PoolHandle;
 use super::shared::Shared;
 use crate::PoolConfig;
 use crate::connector::Connector;
-use crate::state::DestinationStats;
+use crate::state::{DestinationStats, Histograms};
 
 /// A pool of connections that belongs to one core.
 ///
@@ -94,7 +95,51 @@ impl<C: Connector> Pool<C> {
     #[track_caller]
     #[must_use]
     pub fn try_acquire(&self, key: &C::Key) -> Option<Pooled<C>> {
+        let key = self.shared.known(key)?;
         self.shared.acquire_idle(key, Location::caller())
+    }
+
+    /// A handle to a destination: acquires through it look no key up. While there is one, the
+    /// pool does not forget the destination.
+    #[must_use]
+    pub fn destination(&self, key: &C::Key) -> Destination<C> {
+        Destination::new(&self.shared, key)
+    }
+
+    /// The limits and timeouts.
+    #[must_use]
+    pub fn config(&self) -> PoolConfig {
+        self.shared.config()
+    }
+
+    /// Changes the limits and timeouts while the pool is in use.
+    ///
+    /// Where there is more than a lowered limit allows, idle connections are closed at once, the
+    /// coldest first, and acquired ones at their release. Waiters stay, whatever `max_pending` is
+    /// now. Timeouts apply to idle connections at once, and to others from what they do next;
+    /// `max_lifetime` applies to connections made from now on.
+    ///
+    /// ```
+    /// # use pool_core::{ConnectOptions, Connector, Core, Pool, PoolConfig, TcpStream};
+    /// # struct Tcp(Core);
+    /// # impl Connector for Tcp {
+    /// #     type Key = std::net::SocketAddr;
+    /// #     type Connection = TcpStream;
+    /// #     type Error = std::io::Error;
+    /// #     async fn connect(&self, key: &Self::Key) -> std::io::Result<TcpStream> {
+    /// #         TcpStream::connect(&self.0, *key, &ConnectOptions::default()).await
+    /// #     }
+    /// # }
+    /// # Core::builder().run(|core| async move {
+    /// # let pool = Pool::new(&core, PoolConfig::default(), Tcp(core.clone()));
+    /// let fewer = pool.config().to_builder().max_connections(10).build()?;
+    /// pool.set_config(fewer);
+    /// # Ok::<(), pool_core::ConfigError>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), pool_core::StartError>(())
+    /// ```
+    pub fn set_config(&self, config: PoolConfig) {
+        self.shared.set_config(config);
     }
 
     /// A handle that other threads can submit work through.
@@ -150,6 +195,8 @@ pub struct PoolSnapshot<K> {
     pub destinations: Vec<DestinationSnapshot<K>>,
     /// Of all destinations, those included that the pool has forgotten.
     pub total: DestinationStats,
+    /// How long acquires waited, connects took and connections were held.
+    pub histograms: Histograms,
 }
 
 /// The statistics of one destination at one moment.

@@ -36,7 +36,8 @@ const KEPT_KEYS: usize = 64;
 pub(crate) trait PoolHooks {
     fn readiness_changed(&self, conn: ConnId);
     fn next_timeout(&self) -> Option<Timestamp>;
-    fn handle_timeout(&self);
+    /// Returns whether anything came of it.
+    fn handle_timeout(&self) -> bool;
     /// The core ends: nothing may be left.
     fn close_now(&self);
     fn into_any(self: Rc<Self>) -> Rc<dyn Any>;
@@ -54,7 +55,7 @@ pub(super) struct Shared<C: Connector> {
     actions: Cell<Vec<Action<C>>>,
     keys: RefCell<HashMap<C::Key, KeyId>>,
     pub(super) names: RefCell<Table<KeyId, C::Key>>,
-    conns: RefCell<Table<ConnId, Slot<C::Connection>>>,
+    pub(super) conns: RefCell<Table<ConnId, Slot<C::Connection>>>,
     waiters: RefCell<Table<WaiterId, Rc<Answer<C::Error>>>>,
     /// Set once, and read by the handles on other threads.
     draining: Arc<AtomicBool>,
@@ -115,10 +116,39 @@ impl<C: Connector> Shared<C> {
         (result, actions)
     }
 
+    /// The id of a key that the pool knows.
+    pub(super) fn known(&self, key: &C::Key) -> Option<KeyId> {
+        self.keys.borrow().get(key).copied()
+    }
+
+    /// Keeps a key's id from ending.
+    pub(super) fn pin(&self, key: &C::Key) -> KeyId {
+        let id = self.key_id(key);
+        self.state.borrow_mut().pin_key(id);
+        id
+    }
+
+    pub(super) fn unpin(&self, id: KeyId) {
+        self.drive(|state, _| state.unpin_key(id));
+    }
+
+    pub(super) fn hint_keep_alive(&self, conn: ConnId, hint: Option<Duration>) {
+        self.state.borrow_mut().hint_keep_alive(conn, hint);
+    }
+
+    pub(super) fn set_config(&self, config: PoolConfig) {
+        self.core.read_clock();
+        self.drive(|state, now| state.set_config(now, config));
+    }
+
+    pub(super) fn config(&self) -> PoolConfig {
+        self.state.borrow().config().clone()
+    }
+
     /// The id of a key, new if the pool does not know it.
     pub(super) fn key_id(&self, key: &C::Key) -> KeyId {
-        if let Some(id) = self.keys.borrow().get(key) {
-            return *id;
+        if let Some(id) = self.known(key) {
+            return id;
         }
         let (id, _) = self.mutate(|state, _| state.insert_key());
         self.keys.borrow_mut().insert(key.clone(), id);
@@ -130,10 +160,9 @@ impl<C: Connector> Shared<C> {
     /// be reused next, and takes the first that is.
     pub(super) fn acquire_idle(
         &self,
-        key: &C::Key,
+        id: KeyId,
         acquired_at: &'static Location<'static>,
     ) -> Option<Pooled<C>> {
-        let id = *self.keys.borrow().get(key)?;
         loop {
             let conn = self.drive(|state, now| state.idle_candidate(now, id))?;
             if let Err(reason) = self.fitness(conn) {
@@ -258,10 +287,11 @@ impl<C: Connector> Shared<C> {
 
     pub(super) fn start_drain(&self, grace: Duration) {
         self.draining.store(true, Ordering::Release);
+        self.core.read_clock();
         self.drive(|state, now| state.drain(now, now.saturating_add(grace)));
     }
 
-    fn token(&self, conn: ConnId) -> WatchToken {
+    pub(super) fn token(&self, conn: ConnId) -> WatchToken {
         WatchToken {
             pool: self.id,
             conn,
@@ -384,7 +414,8 @@ impl<C: Connector> Shared<C> {
         });
         PoolSnapshot {
             destinations: destinations.collect(),
-            total: state.totals(),
+            total: *state.totals(),
+            histograms: state.histograms(),
         }
     }
 
@@ -406,11 +437,12 @@ impl<C: Connector> Shared<C> {
 
 impl<C: Connector> PoolHooks for Shared<C> {
     fn readiness_changed(&self, conn: ConnId) {
-        let dead_while_held = matches!(
+        let dead_in_use = matches!(
             self.conns.borrow().get(conn),
-            Some(Slot::Held { readiness, .. }) if readiness.is_dead()
+            Some(Slot::Held { readiness, .. } | Slot::Probed { readiness, .. })
+                if readiness.is_dead()
         );
-        let verdict = match dead_while_held {
+        let verdict = match dead_in_use {
             true => Err(CloseReason::Reset),
             false => self.fitness(conn),
         };
@@ -423,8 +455,11 @@ impl<C: Connector> PoolHooks for Shared<C> {
         self.state.borrow().next_timeout()
     }
 
-    fn handle_timeout(&self) {
-        self.drive(PoolState::handle_timeout);
+    fn handle_timeout(&self) -> bool {
+        let ((), actions) = self.mutate(PoolState::handle_timeout);
+        let any = !actions.is_empty();
+        self.act(actions);
+        any
     }
 
     fn close_now(&self) {

@@ -23,6 +23,11 @@ pub(super) enum Slot<T> {
     /// On the stack of [`Shared::readiness_changed`](super::shared::Shared), whose check by the user
     /// may call the pool.
     Checked,
+    /// Idle, in the hands of a probe.
+    Probed {
+        readiness: Readiness,
+        abort: Abort,
+    },
     /// A guard has it.
     Held {
         readiness: Readiness,
@@ -55,7 +60,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// Stops a connect: its task drops the connector's future when it is woken.
+/// Stops a connect or a probe: its task drops the connector's future when it is woken.
 #[derive(Clone, Default)]
 pub(super) struct Abort(Rc<(Cell<bool>, Cell<Option<Waker>>)>);
 

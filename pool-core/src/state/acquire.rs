@@ -38,9 +38,8 @@ impl PoolState {
         {
             return false;
         }
-        self.keys[key].stats.acquires.requested += 1;
-        self.move_to(now, conn, ConnStatus::Acquired);
-        self.count_served(key, conn, false);
+        self.ask(now, key);
+        self.hand_out(now, key, conn);
         true
     }
 
@@ -58,7 +57,7 @@ impl PoolState {
     /// If `key` has been forgotten.
     pub fn acquire(&mut self, now: Timestamp, key: KeyId) -> Admission {
         self.observe(now);
-        self.keys[key].stats.acquires.requested += 1;
+        self.ask(now, key);
         if !self.phase.is_open() {
             return self.refuse(now, key, Rejection::Draining);
         }
@@ -68,8 +67,7 @@ impl PoolState {
                 self.close(id, reason, Effect::Close);
                 continue;
             }
-            self.move_to(now, id, ConnStatus::Acquired);
-            self.count_served(key, id, false);
+            self.hand_out(now, key, id);
             return Admission::Reuse(id);
         }
         self.enqueue(now, key, false)
@@ -85,29 +83,47 @@ impl PoolState {
     /// If `key` has been forgotten.
     pub fn acquire_fresh(&mut self, now: Timestamp, key: KeyId) -> Admission {
         self.observe(now);
-        self.keys[key].stats.acquires.requested += 1;
+        self.ask(now, key);
         if !self.phase.is_open() {
             return self.refuse(now, key, Rejection::Draining);
         }
         self.enqueue(now, key, true)
     }
 
+    fn ask(&mut self, now: Timestamp, key: KeyId) {
+        self.keys[key].asked = now;
+        self.tally(key, |stats| stats.acquires.requested += 1);
+    }
+
+    /// Gives an idle connection to a caller at once.
+    #[inline]
+    fn hand_out(&mut self, now: Timestamp, key: KeyId, conn: ConnId) {
+        self.move_to(now, conn, ConnStatus::Acquired);
+        self.count_served(key, conn, false);
+        if self.config.min_idle() > 0 {
+            self.settle(now, key);
+        }
+    }
+
     fn enqueue(&mut self, now: Timestamp, key_id: KeyId, fresh: bool) -> Admission {
         let key = &self.keys[key_id];
-        let covered = key.waiting < key.stats.connecting.current
-            || self.may_connect(now, key, key.waiting + 1);
+        let covered = self.is_coverable(now, key);
         let pending = key.pending();
         if !covered && self.config.max_pending().is_some_and(|cap| pending >= cap) {
             return self.refuse(now, key_id, Rejection::QueueFull { pending });
         }
-        let deadline = self.config.acquire_timeout().map(|timeout| now + timeout);
+        let waits_for_release =
+            self.config.dial_delay().is_some() && key.stats.acquired.current > 0;
         let id = self.waiters.insert_with(|id| Waiter {
             key: key_id,
             status: WaiterStatus::Waiting,
             arrival: self.arrivals,
-            deadline,
+            since: now,
+            deadline: None,
             fresh,
             queued: !covered,
+            on_trial: covered && self.room.permits.is_some(),
+            ripe: !waits_for_release,
             timer: self.timers.insert(TimerOwner::Waiter(id)),
             links: Links::new(),
         });
@@ -115,10 +131,12 @@ impl PoolState {
         let key = &mut self.keys[key_id];
         key.queue.push_back(&mut self.waiters, id);
         key.waiting += 1;
+        key.ripe += u32::from(!waits_for_release);
         self.settle(now, key_id);
-        // After the connect's timer: of two that run out together, the connect's says more.
-        if let Some(deadline) = deadline {
-            self.timers.schedule(self.waiters[id].timer, deadline);
+        // After the connect's timer: of two that run out together, the connect's says more. A
+        // denied permit may have ended the waiter already.
+        if let Some(waiter) = self.waiters.get(id) {
+            self.timers.freshen(waiter.timer);
         }
         Admission::Wait(id)
     }
@@ -137,7 +155,11 @@ impl PoolState {
         let WaiterStatus::Delivered(conn) = self.waiters.get(waiter)?.status else {
             return None;
         };
-        let Waiter { key, queued, .. } = self.end_waiter(waiter)?;
+        let Waiter {
+            key, queued, since, ..
+        } = self.end_waiter(waiter)?;
+        let waited = now.saturating_duration_since(since);
+        self.histograms.acquire_wait.record(waited);
         self.move_to(now, conn, ConnStatus::Acquired);
         self.count_served(key, conn, queued);
         Some(conn)
@@ -152,22 +174,32 @@ impl PoolState {
         let Some(Waiter { key, status, .. }) = self.end_waiter(waiter) else {
             return;
         };
-        self.keys[key].stats.acquires.cancelled += 1;
-        if let WaiterStatus::Delivered(conn) = status {
-            self.place(now, conn);
+        self.tally(key, |stats| stats.acquires.cancelled += 1);
+        match status {
+            WaiterStatus::Waiting => {}
+            WaiterStatus::Delivered(conn) => drop(self.place(now, conn)),
+            // Nobody else may have what it would make.
+            WaiterStatus::Overflown(conn) => self.abort_connect(conn, CloseReason::Abandoned),
         }
         self.settle(now, key);
     }
 
     pub(super) fn acquire_timed_out(&mut self, now: Timestamp, waiter: WaiterId) {
         let key = self.waiters[waiter].key;
-        self.reject(waiter, Rejection::AcquireTimeout);
+        if !self.overflow(now, waiter) {
+            self.reject(waiter, Rejection::AcquireTimeout);
+        }
         self.settle(now, key);
     }
 
     /// Gives a connection to a waiter in its key's queue.
     pub(super) fn deliver(&mut self, now: Timestamp, conn: ConnId, waiter: WaiterId) {
         self.leave_queue(waiter);
+        self.hand_to(now, conn, waiter);
+    }
+
+    /// Gives a connection to a waiter that is in no queue.
+    pub(super) fn hand_to(&mut self, now: Timestamp, conn: ConnId, waiter: WaiterId) {
         let entry = &mut self.waiters[waiter];
         entry.status = WaiterStatus::Delivered(conn);
         self.timers.cancel(entry.timer);
@@ -182,6 +214,7 @@ impl PoolState {
             key,
             arrival,
             deadline,
+            ripe,
             timer,
             ..
         } = self.waiters[id];
@@ -204,8 +237,10 @@ impl PoolState {
             None => entry.queue.push_front(&mut self.waiters, id),
         }
         entry.waiting += 1;
-        if let Some(deadline) = deadline {
-            self.timers.schedule(timer, deadline);
+        entry.ripe += u32::from(ripe);
+        match deadline {
+            Some(_) => self.schedule_waiter(id),
+            None => self.timers.freshen(timer),
         }
         self.serve_from_idle(now, key);
     }
@@ -237,48 +272,33 @@ impl PoolState {
     }
 
     fn count_rejection(&mut self, key: KeyId, rejection: Rejection) {
-        let stats = &mut self.keys[key].stats;
-        match rejection {
+        self.tally(key, |stats| match rejection {
             Rejection::AcquireTimeout => stats.timeouts.acquire += 1,
             Rejection::ConnectTimeout | Rejection::ClosedUnused(_) => stats.acquires.failed += 1,
             Rejection::QueueFull { .. } => stats.rejected.queue_full += 1,
             Rejection::Draining => stats.rejected.draining += 1,
-        }
+        });
     }
 
     #[inline]
     fn count_served(&mut self, key: KeyId, conn: ConnId, queued: bool) {
-        let acquires = &mut self.keys[key].stats.acquires;
-        if self.conns[conn].uses > 0 {
-            acquires.reused += 1;
-        } else {
-            acquires.fresh += 1;
-        }
-        acquires.queued += u64::from(queued);
+        let used = self.conns[conn].uses > 0;
+        self.tally(key, |stats| {
+            let acquires = &mut stats.acquires;
+            match used {
+                true => acquires.reused += 1,
+                false => acquires.fresh += 1,
+            }
+            acquires.queued += u64::from(queued);
+        });
     }
 
     #[inline]
     fn next_idle(&self, key: KeyId) -> Option<ConnId> {
         let idle = &self.keys[key].idle;
         match self.config.reuse_order() {
-            ReuseOrder::Lifo => idle.front(),
-            ReuseOrder::Fifo => idle.back(),
-        }
-    }
-
-    /// Why the time of an idle connection is over, if it is.
-    #[inline]
-    pub(super) fn idle_end(&self, now: Timestamp, id: ConnId) -> Option<CloseReason> {
-        let deadline = self.timers.deadline(self.conns[id].timer)?;
-        (deadline <= now).then(|| self.end_of_idle(now, id))
-    }
-
-    /// Which of an idle connection's times is over.
-    pub(super) fn end_of_idle(&self, now: Timestamp, id: ConnId) -> CloseReason {
-        if self.conns[id].expires <= now {
-            CloseReason::MaxLifetime
-        } else {
-            CloseReason::IdleTimeout
+            ReuseOrder::Lifo => idle.front(&self.conns),
+            ReuseOrder::Fifo => idle.back(&self.conns),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::entries::{Conn, ConnStatus, Key};
+use super::entries::{Conn, ConnStatus, Key, WaiterStatus};
 use super::list::Links;
 use super::wheel::TimerId;
 use super::{ConnId, Effect, KeyId, PoolState, Rejection, TimerOwner, WaiterId};
@@ -29,6 +29,11 @@ impl Backoff {
         now >= self.until
     }
 
+    /// Whether the last connect, if there was one, succeeded.
+    pub(super) fn is_clear(&self) -> bool {
+        self.failures == 0
+    }
+
     /// Opens a window, unless one is open: the failures of connects that were started together
     /// count as one.
     fn failed(&mut self, now: Timestamp) -> Option<Timestamp> {
@@ -44,40 +49,106 @@ impl Backoff {
 }
 
 impl PoolState {
-    /// Whether the caps and the backoff leave room for one more connect, given so many waiters.
+    /// Whether one more connect should be started for the waiters of a key, as far as its own limits
+    /// and its backoff are concerned.
     ///
     /// Idle connections are room too: those who wait beside them take only new ones (invariant 3).
-    pub(super) fn may_connect(&self, now: Timestamp, key: &Key, waiting: u32) -> bool {
-        let connecting = key.stats.connecting.current;
-        connecting < waiting
-            && connecting < self.config.dials_in_flight()
-            && (key.stats.live() < self.config.max_connections() || !key.idle.is_empty())
+    #[inline]
+    pub(super) fn wants_connect(&self, now: Timestamp, key: &Key) -> bool {
+        key.dials < key.ripe
+            && key.dials < self.config.dials_in_flight()
+            && (key.pooled() < self.config.max_connections() || !key.idle.is_empty())
             && key.backoff.allows(now)
+            && !self.phase.is_over()
     }
 
-    /// Starts every connect that waiters need and the caps and the backoff allow.
-    pub(super) fn start_connects(&mut self, now: Timestamp, key_id: KeyId) {
-        loop {
-            let key = &self.keys[key_id];
-            if !self.may_connect(now, key, key.waiting) {
-                return;
-            }
-            if key.stats.live() >= self.config.max_connections()
-                && let Some(coldest) = key.idle.back()
-            {
-                self.close(coldest, CloseReason::Evicted, Effect::Close);
-            }
-            let id = self.conns.insert_with(|id| Conn {
-                key: key_id,
-                status: ConnStatus::Connecting,
-                uses: 0,
-                expires: Timestamp::MAX,
-                timer: self.timers.insert(TimerOwner::Conn(id)),
-                links: Links::new(),
-            });
-            self.enter(now, id, ConnStatus::Connecting);
-            self.keys[key_id].stats.connects += 1;
-            self.effects.push_back(Effect::Connect(id, key_id));
+    /// Whether a connect runs, or can be started, for one more waiter of a key.
+    pub(super) fn is_coverable(&self, now: Timestamp, key: &Key) -> bool {
+        if key.waiting < key.dials {
+            return true;
+        }
+        if !key.backoff.allows(now) {
+            return false;
+        }
+        let idle = key.stats.idle.current - key.probed;
+        let free = self.config.max_connections().saturating_sub(key.pooled());
+        let dials = self.config.dials_in_flight().saturating_sub(key.dials);
+        let room = dials.min(free + idle).min(self.attainable());
+        key.waiting - key.dials < room
+    }
+
+    /// Starts every connect that waiters need and the limits allow. Where keys starve, nobody goes
+    /// before them: the key is listed among them when it is settled.
+    pub(super) fn start_connects(&mut self, now: Timestamp, id: KeyId) {
+        while self.room.is_ample() && self.wants_connect(now, &self.keys[id]) && self.make_room(id)
+        {
+            self.start_connect(now, id);
+        }
+    }
+
+    /// Starts a connect; there has to be room for it.
+    pub(super) fn start_connect(&mut self, now: Timestamp, key: KeyId) {
+        self.insert_connect(now, key, ConnStatus::Connecting);
+    }
+
+    /// Starts a connect beyond `max_connections` for a waiter whose time is over, if that is allowed
+    /// and there is room under the caps over all keys.
+    pub(super) fn overflow(&mut self, now: Timestamp, waiter: WaiterId) -> bool {
+        let id = self.waiters[waiter].key;
+        let key = &self.keys[id];
+        let allowed = key.stats.unpooled.current < self.config.max_unpooled()
+            && key.backoff.allows(now)
+            && self.room.is_ample()
+            && self.has_room();
+        if allowed {
+            self.leave_queue(waiter);
+            let conn = self.insert_connect(now, id, ConnStatus::ConnectingFor(waiter));
+            self.conns[conn].unpooled = true;
+            self.tally(id, |stats| stats.unpooled.raise());
+            let waiter = &mut self.waiters[waiter];
+            waiter.status = WaiterStatus::Overflown(conn);
+            self.timers.cancel(waiter.timer);
+        }
+        allowed
+    }
+
+    fn insert_connect(&mut self, now: Timestamp, key: KeyId, status: ConnStatus) -> ConnId {
+        let id = self.conns.insert_with(|id| Conn {
+            key,
+            status,
+            uses: 0,
+            keep_alive: None,
+            unpooled: false,
+            expires: Timestamp::MAX,
+            since: now,
+            timer: self.timers.insert(TimerOwner::Conn(id)),
+            by_status: Links::new(),
+            by_age: Links::new(),
+        });
+        self.room_taken();
+        self.enter(now, id, status);
+        self.tally(key, |stats| stats.connects += 1);
+        self.effects.push_back(Effect::Connect(id, key));
+        id
+    }
+
+    /// The waiters of a key need not wait for a release where there is nobody who could release.
+    pub(super) fn ripen_if_nobody_releases(&mut self, id: KeyId) {
+        let key = &mut self.keys[id];
+        if key.ripe == key.waiting || key.stats.acquired.current > 0 {
+            return;
+        }
+        let unripe: Vec<WaiterId> = key.queue.iter(&self.waiters).collect();
+        for waiter in unripe {
+            self.ripen(waiter);
+        }
+    }
+
+    /// From now on a connect may be started for a waiter in the queue.
+    pub(super) fn ripen(&mut self, id: WaiterId) {
+        let waiter = &mut self.waiters[id];
+        if !std::mem::replace(&mut waiter.ripe, true) {
+            self.keys[waiter.key].ripe += 1;
         }
     }
 
@@ -88,14 +159,19 @@ impl PoolState {
     #[must_use = "a connection that is not expected has to be dropped"]
     pub fn connected(&mut self, now: Timestamp, conn: ConnId) -> bool {
         self.observe(now);
-        let Some(key) = self.key_of_connect(conn) else {
+        let Some((key, status)) = self.connecting(conn) else {
             return false;
         };
-        self.keys[key].stats.opened += 1;
+        let took = now.saturating_duration_since(self.conns[conn].since);
+        self.histograms.connect.record(took);
+        self.tally(key, |stats| stats.opened += 1);
         self.end_backoff(key);
         self.keys[key].backoff = Backoff::default();
         self.conns[conn].expires = self.draw_expiry(now);
-        self.place(now, conn);
+        match status {
+            ConnStatus::ConnectingFor(waiter) => self.hand_to(now, conn, waiter),
+            _ => drop(self.place(now, conn)),
+        }
         self.settle(now, key);
         true
     }
@@ -110,50 +186,74 @@ impl PoolState {
         now + (lifetime - earlier).max(Duration::from_nanos(1))
     }
 
-    /// A connect has failed. The oldest waiter, if there is one, has ended by it: the driver
-    /// tells it the cause. The others get new connects once the backoff has passed.
+    /// A connect has failed. The oldest waiter, if there is one, has ended by it, or the one that an
+    /// unpooled connect was for: the driver tells it the cause. The others get new connects once the
+    /// backoff has passed.
     pub fn connect_failed(&mut self, now: Timestamp, conn: ConnId) -> Option<WaiterId> {
         self.observe(now);
-        let key = self.key_of_connect(conn)?;
+        let (key, status) = self.connecting(conn)?;
         self.fail_connect(now, key, conn);
-        let oldest = self.keys[key].queue.front();
-        if let Some(waiter) = oldest {
+        let failed = self.served_by(key, status);
+        if let Some(waiter) = failed {
             self.end_waiter(waiter);
-            self.keys[key].stats.acquires.failed += 1;
+            self.tally(key, |stats| stats.acquires.failed += 1);
         }
         self.settle(now, key);
-        oldest
+        failed
     }
 
     pub(super) fn connect_timed_out(&mut self, now: Timestamp, conn: ConnId) {
-        let key = self.conns[conn].key;
-        self.keys[key].stats.timeouts.connect += 1;
+        let Conn { key, status, .. } = self.conns[conn];
+        self.tally(key, |stats| stats.timeouts.connect += 1);
         self.fail_connect(now, key, conn);
         self.effects
             .push_back(Effect::AbortConnect(conn, CloseReason::ConnectTimeout));
-        if let Some(waiter) = self.keys[key].queue.front() {
+        if let Some(waiter) = self.served_by(key, status) {
             self.reject(waiter, Rejection::ConnectTimeout);
         }
         self.settle(now, key);
     }
 
-    /// Gives up a connect that did not fail.
+    /// Gives up a connect that did not fail, and with it the waiter that nothing else can serve.
     pub(super) fn abort_connect(&mut self, conn: ConnId, reason: CloseReason) {
-        if let Some(Conn { key, .. }) = self.end_conn(conn) {
-            self.keys[key].stats.connect_aborted += 1;
-            self.effects.push_back(Effect::AbortConnect(conn, reason));
+        let Some(Conn { key, status, .. }) = self.end_conn(conn) else {
+            return;
+        };
+        self.tally(key, |stats| stats.connect_aborted += 1);
+        self.effects.push_back(Effect::AbortConnect(conn, reason));
+        if let ConnStatus::ConnectingFor(waiter) = status {
+            let over = self.phase.is_over();
+            self.reject(
+                waiter,
+                match over {
+                    true => Rejection::Draining,
+                    false => Rejection::AcquireTimeout,
+                },
+            );
         }
     }
 
-    fn key_of_connect(&self, conn: ConnId) -> Option<KeyId> {
-        let conn = self.conns.get(conn)?;
-        (conn.status == ConnStatus::Connecting).then_some(conn.key)
+    /// The waiter that a connect would have served.
+    fn served_by(&self, key: KeyId, status: ConnStatus) -> Option<WaiterId> {
+        match status {
+            ConnStatus::ConnectingFor(waiter) => Some(waiter),
+            _ => self.keys[key].queue.front(&self.waiters),
+        }
     }
 
-    fn fail_connect(&mut self, now: Timestamp, key_id: KeyId, conn: ConnId) {
+    fn connecting(&self, conn: ConnId) -> Option<(KeyId, ConnStatus)> {
+        let Conn { key, status, .. } = *self.conns.get(conn)?;
+        let connecting = matches!(
+            status,
+            ConnStatus::Connecting | ConnStatus::ConnectingFor(_)
+        );
+        connecting.then_some((key, status))
+    }
+
+    fn fail_connect(&mut self, now: Timestamp, key: KeyId, conn: ConnId) {
         self.end_conn(conn);
-        self.keys[key_id].stats.connect_failed += 1;
-        self.start_backoff(now, key_id);
+        self.tally(key, |stats| stats.connect_failed += 1);
+        self.start_backoff(now, key);
     }
 
     /// Spaces the next connects of a key whose peer has just failed one.

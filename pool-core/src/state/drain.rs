@@ -82,11 +82,18 @@ impl PoolState {
     }
 
     fn close_idle(&mut self, now: Timestamp) {
+        let idle = self.conns.iter().filter(|(_, conn)| conn.is_idle());
+        let idle: Vec<ConnId> = idle.map(|(id, _)| id).collect();
+        for conn in idle {
+            self.close(conn, CloseReason::Drained, Effect::Close);
+        }
+        self.settle_all(now);
+    }
+
+    /// Settles every key, after a change that concerns them all.
+    pub(super) fn settle_all(&mut self, now: Timestamp) {
         let keys: Vec<KeyId> = self.keys().collect();
         for key in keys {
-            while let Some(conn) = self.keys[key].idle.front() {
-                self.close(conn, CloseReason::Drained, Effect::Close);
-            }
             self.settle(now, key);
         }
     }
@@ -107,8 +114,8 @@ impl PoolState {
 
     fn surplus_connect(&self, id: KeyId) -> Option<ConnId> {
         let key = &self.keys[id];
-        let surplus = key.stats.connecting.current > key.waiting;
-        key.connecting.front().filter(|_| surplus)
+        let newest = key.connecting.front(&self.conns);
+        newest.filter(|_| key.dials > key.waiting)
     }
 
     pub(super) fn end_drain_when_empty(&mut self) {
@@ -141,9 +148,6 @@ impl PoolState {
         for conn in conns {
             self.force_close(now, conn, CloseReason::Drained);
         }
-        let keys: Vec<KeyId> = self.keys().collect();
-        for key in keys {
-            self.settle(now, key);
-        }
+        self.settle_all(now);
     }
 }

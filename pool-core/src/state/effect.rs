@@ -63,6 +63,17 @@ pub enum Effect {
     /// Shut the socket down under its holder. The id is stale already, so the holder's release
     /// changes nothing.
     ForceClose(ConnId, CloseReason),
+    /// Probe an idle connection, which nobody can acquire meanwhile, and report it with
+    /// `probe_ended`.
+    Probe(ConnId),
+    /// A connection has been held for half the hold timeout.
+    ReportLeak(ConnId),
+    /// Ask the shared cap for a permit, and answer with `grant_permit` or `deny_permit`.
+    AskPermit,
+    /// Give a permit back to the shared cap.
+    ReturnPermit,
+    /// No permit is needed any more: leave the queue at the shared cap.
+    WithdrawPermit,
     /// Forget the destination. The id is stale already.
     ForgetKey(KeyId),
     /// The drain is over: no connection, waiter or timer is left. Comes once.

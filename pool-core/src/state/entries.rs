@@ -12,8 +12,12 @@ use crate::stats::DestinationStats;
 pub(super) enum ConnStatus {
     /// In its key's list of connecting ones, under the connect timer.
     Connecting,
+    /// Unpooled, under the connect timer: for this waiter and nobody else.
+    ConnectingFor(WaiterId),
     /// In its key's idle list, under the idle timer.
     Idle,
+    /// Idle, but in the hands of a probe and in no list, under the heartbeat timer.
+    Probed,
     /// Given to a waiter who has not claimed it yet: acquired in every other respect.
     Delivered(WaiterId),
     /// Held, under the hold timer.
@@ -26,20 +30,49 @@ pub(super) struct Conn {
     pub(super) status: ConnStatus,
     /// How many times it was released for reuse.
     pub(super) uses: u32,
+    /// For how long the peer keeps it idle, in milliseconds, if it has said so.
+    pub(super) keep_alive: Option<u32>,
+    /// Made beyond `max_connections`, to be used once.
+    pub(super) unpooled: bool,
     /// From when on it is given out no more.
     pub(super) expires: Timestamp,
+    /// Since when it is connecting, idle or held, by the first reading of the clock afterwards.
+    pub(super) since: Timestamp,
     /// The one timer of whatever it is doing now.
     pub(super) timer: TimerId,
-    pub(super) links: Links<ConnId>,
+    /// In the list of its status.
+    pub(super) by_status: Links,
+    /// In the list of all idle connections.
+    pub(super) by_age: Links,
 }
 
-impl Linked<ConnId> for Conn {
-    fn links(&self) -> &Links<ConnId> {
-        &self.links
+impl Conn {
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.status, ConnStatus::Idle | ConnStatus::Probed)
+    }
+}
+
+impl Linked for Conn {
+    fn links(&self) -> &Links {
+        &self.by_status
     }
 
-    fn links_mut(&mut self) -> &mut Links<ConnId> {
-        &mut self.links
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.by_status
+    }
+}
+
+/// The list of all idle connections.
+#[derive(Debug)]
+pub(super) enum ByAge {}
+
+impl Linked<ByAge> for Conn {
+    fn links(&self) -> &Links {
+        &self.by_age
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.by_age
     }
 }
 
@@ -49,6 +82,9 @@ pub(super) enum WaiterStatus {
     Waiting,
     /// Out of the queue, without a timer: the connection's hold timer bounds the claim.
     Delivered(ConnId),
+    /// Timed out, and out of the queue: this unpooled connect is for it. Without a timer: the
+    /// connect's bounds it.
+    Overflown(ConnId),
 }
 
 #[derive(Debug)]
@@ -57,40 +93,79 @@ pub(super) struct Waiter {
     pub(super) status: WaiterStatus,
     /// Its place in the order of arrival, which it keeps when it is put back.
     pub(super) arrival: u64,
-    /// When its acquire times out, counted from the call; kept for when it is put back.
+    /// When it came, by the first reading of the clock afterwards.
+    pub(super) since: Timestamp,
+    /// When its acquire times out, counted from then; [`Timestamp::MAX`] for never. `None` until
+    /// the clock has been read.
     pub(super) deadline: Option<Timestamp>,
     /// It takes no connection that has been used before.
     pub(super) fresh: bool,
     /// No connect could be started for it when it came.
     pub(super) queued: bool,
+    /// It was let in because a permit may be had, which has to be asked for.
+    pub(super) on_trial: bool,
+    /// It has waited long enough for a release: a connect may be started for it.
+    pub(super) ripe: bool,
     pub(super) timer: TimerId,
-    pub(super) links: Links<WaiterId>,
+    pub(super) links: Links,
 }
 
-impl Linked<WaiterId> for Waiter {
-    fn links(&self) -> &Links<WaiterId> {
+impl Linked for Waiter {
+    fn links(&self) -> &Links {
         &self.links
     }
 
-    fn links_mut(&mut self) -> &mut Links<WaiterId> {
+    fn links_mut(&mut self) -> &mut Links {
         &mut self.links
     }
+}
+
+/// How badly a key needs room under the caps over all keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hunger {
+    /// It would use one more connection.
+    More,
+    /// It has waiters and no connection at all.
+    Any,
 }
 
 #[derive(Debug)]
 pub(super) struct Key {
     /// The most recently used in front.
     pub(super) idle: List<ConnId>,
-    /// The most recently started in front.
+    /// The most recently started in front; the unpooled ones are not in it.
     pub(super) connecting: List<ConnId>,
     /// The oldest in front.
     pub(super) queue: List<WaiterId>,
+    /// The length of `connecting`.
+    pub(super) dials: u32,
+    /// Idle connections that are not in `idle` because they are being probed.
+    pub(super) probed: u32,
     /// The length of `queue`.
     pub(super) waiting: u32,
+    /// How many in `queue`, from the front, a connect may be started for.
+    pub(super) ripe: u32,
     pub(super) backoff: Backoff,
+    /// In the list of starving keys of that kind.
+    pub(super) hunger: Option<Hunger>,
+    pub(super) links: Links,
+    /// When it was last asked for a connection.
+    pub(super) asked: Timestamp,
+    /// It is kept although it may be unused.
+    pub(super) pins: u32,
     /// Already in the list of keys that may have become unused.
     pub(super) maybe_unused: bool,
     pub(super) stats: DestinationStats,
+}
+
+impl Linked for Key {
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
 }
 
 impl Key {
@@ -99,8 +174,15 @@ impl Key {
             idle: List::new(),
             connecting: List::new(),
             queue: List::new(),
+            dials: 0,
+            probed: 0,
             waiting: 0,
+            ripe: 0,
             backoff: Backoff::default(),
+            hunger: None,
+            links: Links::new(),
+            asked: Timestamp::ZERO,
+            pins: 0,
             maybe_unused: false,
             stats: DestinationStats::default(),
         }
@@ -108,13 +190,22 @@ impl Key {
 
     /// Waiters that no connect in flight will serve.
     pub(super) fn pending(&self) -> u32 {
-        self.waiting.saturating_sub(self.stats.connecting.current)
+        self.waiting.saturating_sub(self.dials)
     }
 
-    /// Neither a connection nor a waiter nor a timer needs it. A waiter with a delivered
-    /// connection counts by that connection.
+    /// Connections that count against `max_connections`.
+    #[inline]
+    pub(super) fn pooled(&self) -> u32 {
+        self.stats.live() - self.stats.unpooled.current
+    }
+
+    /// Neither a connection nor a waiter, a timer or a user needs it. A waiter outside the queue
+    /// counts by its connection.
     pub(super) fn is_unused(&self) -> bool {
-        self.stats.live() == 0 && self.waiting == 0 && self.backoff.timer.is_none()
+        self.stats.live() == 0
+            && self.waiting == 0
+            && self.backoff.timer.is_none()
+            && self.pins == 0
     }
 }
 

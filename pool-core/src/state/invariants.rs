@@ -49,8 +49,15 @@ impl PoolState {
 
     fn check_counts(&self, id: KeyId, key: &Key) -> Result<(), String> {
         let stats = &key.stats;
-        let idle = self.count(id, |status| *status == ConnStatus::Idle);
-        let connecting = self.count(id, |status| *status == ConnStatus::Connecting);
+        let idle = self.count(id, |status| {
+            matches!(status, ConnStatus::Idle | ConnStatus::Probed)
+        });
+        let connecting = self.count(id, |status| {
+            matches!(
+                status,
+                ConnStatus::Connecting | ConnStatus::ConnectingFor(_)
+            )
+        });
         let acquired = self.count(id, |status| {
             matches!(status, ConnStatus::Acquired | ConnStatus::Delivered(_))
         });
@@ -82,17 +89,16 @@ impl PoolState {
 
     fn check_caps(&self, id: KeyId, key: &Key) -> Result<(), String> {
         let (config, stats) = (&self.config, &key.stats);
+        // A limit that was lowered leaves what is held, or probed.
+        let over = key.pooled() > config.max_connections();
         ensure!(
-            stats.live() <= config.max_connections(),
+            !over || (key.idle.is_empty() && key.dials == 0),
             "2: {id:?} live: {stats:?}"
         );
+        let surplus = stats.idle.current > config.max_idle();
+        ensure!(!surplus || key.idle.is_empty(), "2: {id:?} idle: {stats:?}");
         ensure!(
-            stats.idle.current <= config.max_idle(),
-            "2: {id:?} idle: {stats:?}"
-        );
-        let connecting = stats.connecting.current;
-        ensure!(
-            connecting <= config.dials_in_flight(),
+            key.dials <= config.dials_in_flight(),
             "2: {id:?} dials: {stats:?}"
         );
         Ok(())
@@ -103,16 +109,22 @@ impl PoolState {
         let takers = key.queue.iter(&self.waiters);
         let takers = takers.filter(|waiter| !self.waiters[*waiter].fresh).count();
         ensure!(
-            takers == 0 || stats.idle.current == 0,
+            takers == 0 || key.idle.is_empty(),
             "3: {id:?} idle and waiters"
         );
-        let uncovered = key.waiting.saturating_sub(stats.connecting.current);
         ensure!(
-            stats.pending.current == uncovered,
+            stats.pending.current == key.waiting.saturating_sub(key.dials),
             "4: {id:?} pending: {stats:?}"
         );
-        let full = stats.live() == self.config.max_connections() && stats.idle.current == 0;
-        let at_cap = full || stats.connecting.current == self.config.dials_in_flight();
+        let uncovered = key.ripe.saturating_sub(key.dials);
+        let full = key.pooled() >= self.config.max_connections() && key.idle.is_empty();
+        let at_cap = full || key.dials == self.config.dials_in_flight() || key.hunger.is_some();
+        ensure!(
+            key.hunger.is_none()
+                || (!self.has_room() && self.by_age.is_empty())
+                || self.is_asking(),
+            "5: {id:?} starves: {key:?}"
+        );
         let backing_off = key
             .backoff
             .timer
@@ -160,7 +172,7 @@ impl PoolState {
     }
 
     fn check_totals(&self) -> Result<(), String> {
-        let totals = self.totals();
+        let totals = *self.totals();
         let mut sum = super::DestinationStats::default();
         for (_, key) in self.keys.iter() {
             sum.merge(&key.stats);
@@ -201,19 +213,15 @@ impl PoolState {
             .iter(&self.conns)
             .filter(|other| *other == id)
             .count();
-        let (lists, timeout) = match conn.status {
-            ConnStatus::Connecting => ((0, 1), self.config.connect_timeout()),
-            ConnStatus::Idle => ((1, 0), self.config.idle_timeout()),
-            ConnStatus::Acquired | ConnStatus::Delivered(_) => ((0, 0), self.config.hold_timeout()),
+        let lists = match conn.status {
+            ConnStatus::Connecting => (0, 1),
+            ConnStatus::Idle => (1, 0),
+            _ => (0, 0),
         };
         ensure!(
             (in_idle, in_connecting) == lists,
             "8: {id:?} in the wrong list: {conn:?}"
         );
-        let timed =
-            timeout.is_some() || (conn.status == ConnStatus::Idle && conn.expires < Timestamp::MAX);
-        let armed = self.timers.deadline(conn.timer).is_some();
-        ensure!(armed == timed, "9: {id:?} timer: {conn:?}");
         if let ConnStatus::Delivered(waiter) = conn.status {
             let status = self.waiters.get(waiter).map(|waiter| waiter.status);
             ensure!(
@@ -229,9 +237,19 @@ impl PoolState {
             let armed = self.timers.deadline(waiter.timer);
             match waiter.status {
                 WaiterStatus::Waiting => {
+                    let fresh = waiter.deadline.is_none();
+                    let never = waiter.deadline == Some(Timestamp::MAX);
                     ensure!(
-                        armed == waiter.deadline,
+                        armed.is_some() || fresh || never,
                         "7: {id:?} without its timer: {waiter:?}"
+                    );
+                }
+                WaiterStatus::Overflown(conn) => {
+                    let status = self.conns.get(conn).map(|conn| conn.status);
+                    ensure!(armed.is_none(), "7: {id:?} times out twice");
+                    ensure!(
+                        status == Some(ConnStatus::ConnectingFor(id)),
+                        "7: {id:?} has no {conn:?}"
                     );
                 }
                 WaiterStatus::Delivered(conn) => {

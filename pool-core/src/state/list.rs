@@ -1,125 +1,155 @@
 //! Doubly linked lists whose links stand inside the entries of a slab.
 //!
-//! An entry is in one list at a time: an idle connection in its key's idle list (the newest in
-//! front), a connecting one in its key's connecting list, a waiter in its key's queue (the oldest
-//! in front), a timer in a slot of the wheel. Leaving from the middle costs the same as leaving
-//! from an end, and nothing is allocated.
+//! An idle connection is in its key's idle list and in the list of all idle ones by age (the
+//! newest in front of both), a connecting one in its key's connecting list, a waiter in its key's
+//! queue (the oldest in front), a starving key in the queue for room, a timer in a slot of the
+//! wheel. Leaving from the middle costs the same as leaving from an end, and nothing is allocated.
+//!
+//! Links are places in the slab without a generation: an entry leaves its lists before it ends.
+
+use std::marker::PhantomData;
 
 use super::slab::{Slab, SlabId};
 
-/// The links an entry carries.
+const NONE: u32 = u32::MAX;
+
+/// The links an entry carries for one list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Links<I> {
-    previous: Option<I>,
-    next: Option<I>,
+pub(crate) struct Links {
+    previous: u32,
+    next: u32,
 }
 
-impl<I> Links<I> {
+impl Links {
     pub(crate) const fn new() -> Self {
         Self {
-            previous: None,
-            next: None,
+            previous: NONE,
+            next: NONE,
         }
     }
 }
 
-/// An entry that can be in a [`List`].
-pub(crate) trait Linked<I> {
-    fn links(&self) -> &Links<I>;
-    fn links_mut(&mut self) -> &mut Links<I>;
-}
-
+/// The list that an entry is in by its status.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct List<I> {
-    front: Option<I>,
-    back: Option<I>,
+pub(crate) enum ByStatus {}
+
+/// An entry that can be in a [`List`], once for each kind of list that it has links for.
+pub(crate) trait Linked<Kind = ByStatus> {
+    fn links(&self) -> &Links;
+    fn links_mut(&mut self) -> &mut Links;
 }
 
-impl<I: SlabId> List<I> {
+#[derive(Debug)]
+pub(crate) struct List<I, Kind = ByStatus> {
+    front: u32,
+    back: u32,
+    of: PhantomData<fn() -> (I, Kind)>,
+}
+
+impl<I, Kind> Clone for List<I, Kind> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I, Kind> Copy for List<I, Kind> {}
+
+impl<I: SlabId, Kind> List<I, Kind> {
     pub(crate) const fn new() -> Self {
         Self {
-            front: None,
-            back: None,
+            front: NONE,
+            back: NONE,
+            of: PhantomData,
         }
     }
 
     #[inline]
-    pub(crate) fn front(&self) -> Option<I> {
-        self.front
+    pub(crate) fn front<T>(&self, slab: &Slab<I, T>) -> Option<I> {
+        (self.front != NONE).then(|| slab.id_at(self.front))
     }
 
-    pub(crate) fn back(&self) -> Option<I> {
-        self.back
+    #[inline]
+    pub(crate) fn back<T>(&self, slab: &Slab<I, T>) -> Option<I> {
+        (self.back != NONE).then(|| slab.id_at(self.back))
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.front.is_none()
+        self.front == NONE
     }
 
     #[inline]
-    pub(crate) fn push_front<T: Linked<I>>(&mut self, slab: &mut Slab<I, T>, id: I) {
+    pub(crate) fn push_front<T: Linked<Kind>>(&mut self, slab: &mut Slab<I, T>, id: I) {
+        let (place, _) = id.parts();
         *slab[id].links_mut() = Links {
-            previous: None,
+            previous: NONE,
             next: self.front,
         };
-        match self.front.replace(id) {
-            Some(old) => slab[old].links_mut().previous = Some(id),
-            None => self.back = Some(id),
+        match std::mem::replace(&mut self.front, place) {
+            NONE => self.back = place,
+            old => slab.at_mut(old).links_mut().previous = place,
         }
     }
 
     #[inline]
-    pub(crate) fn push_back<T: Linked<I>>(&mut self, slab: &mut Slab<I, T>, id: I) {
+    pub(crate) fn push_back<T: Linked<Kind>>(&mut self, slab: &mut Slab<I, T>, id: I) {
+        let (place, _) = id.parts();
         *slab[id].links_mut() = Links {
             previous: self.back,
-            next: None,
+            next: NONE,
         };
-        match self.back.replace(id) {
-            Some(old) => slab[old].links_mut().next = Some(id),
-            None => self.front = Some(id),
+        match std::mem::replace(&mut self.back, place) {
+            NONE => self.front = place,
+            old => slab.at_mut(old).links_mut().next = place,
         }
     }
 
-    pub(crate) fn insert_after<T: Linked<I>>(&mut self, slab: &mut Slab<I, T>, at: I, id: I) {
-        let next = slab[at].links_mut().next.replace(id);
+    pub(crate) fn insert_after<T: Linked<Kind>>(&mut self, slab: &mut Slab<I, T>, at: I, id: I) {
+        let (place, _) = id.parts();
+        let next = std::mem::replace(&mut slab[at].links_mut().next, place);
         *slab[id].links_mut() = Links {
-            previous: Some(at),
+            previous: at.parts().0,
             next,
         };
         match next {
-            Some(next) => slab[next].links_mut().previous = Some(id),
-            None => self.back = Some(id),
+            NONE => self.back = place,
+            next => slab.at_mut(next).links_mut().previous = place,
         }
     }
 
     /// Takes `id` out; it has to be in this very list.
     #[inline]
-    pub(crate) fn remove<T: Linked<I>>(&mut self, slab: &mut Slab<I, T>, id: I) {
+    pub(crate) fn remove<T: Linked<Kind>>(&mut self, slab: &mut Slab<I, T>, id: I) {
         let Links { previous, next } = std::mem::replace(slab[id].links_mut(), Links::new());
         match previous {
-            Some(previous) => slab[previous].links_mut().next = next,
-            None => self.front = next,
+            NONE => self.front = next,
+            previous => slab.at_mut(previous).links_mut().next = next,
         }
         match next {
-            Some(next) => slab[next].links_mut().previous = previous,
-            None => self.back = previous,
+            NONE => self.back = previous,
+            next => slab.at_mut(next).links_mut().previous = previous,
         }
     }
 
     /// From the front to the back.
-    pub(crate) fn iter<'a, T: Linked<I>>(
+    pub(crate) fn iter<'a, T: Linked<Kind>>(
         &self,
         slab: &'a Slab<I, T>,
-    ) -> impl Iterator<Item = I> + use<'a, I, T> {
-        std::iter::successors(self.front, |id| slab[*id].links().next)
+    ) -> impl Iterator<Item = I> + use<'a, I, T, Kind> {
+        let place = Some(self.front).filter(|place| *place != NONE);
+        let next = |place: &u32| Some(slab.at(*place).links().next).filter(|next| *next != NONE);
+        std::iter::successors(place, next).map(|place| slab.id_at(place))
     }
 
     /// From the back to the front.
-    pub(crate) fn iter_back<'a, T: Linked<I>>(
+    pub(crate) fn iter_back<'a, T: Linked<Kind>>(
         &self,
         slab: &'a Slab<I, T>,
-    ) -> impl Iterator<Item = I> + use<'a, I, T> {
-        std::iter::successors(self.back, |id| slab[*id].links().previous)
+    ) -> impl Iterator<Item = I> + use<'a, I, T, Kind> {
+        let place = Some(self.back).filter(|place| *place != NONE);
+        let next =
+            |place: &u32| Some(slab.at(*place).links().previous).filter(|next| *next != NONE);
+        std::iter::successors(place, next).map(|place| slab.id_at(place))
     }
 }
 
@@ -128,7 +158,7 @@ mod tests {
     use super::super::slab::ConnId;
     use super::*;
 
-    impl Linked<ConnId> for Links<ConnId> {
+    impl Linked for Links {
         fn links(&self) -> &Self {
             self
         }
@@ -142,7 +172,7 @@ mod tests {
     fn entries_leave_from_any_place() {
         for gone in 0..4 {
             let mut slab = Slab::new();
-            let mut list = List::new();
+            let mut list: List<ConnId> = List::new();
             let ids: Vec<ConnId> = (0..4).map(|_| slab.insert(Links::new())).collect();
             list.push_back(&mut slab, ids[1]);
             list.push_front(&mut slab, ids[0]);
@@ -163,7 +193,7 @@ mod tests {
             for id in ids {
                 list.remove(&mut slab, id);
             }
-            assert!(list.is_empty() && list.back.is_none());
+            assert!(list.is_empty() && list.back(&slab).is_none());
         }
     }
 }

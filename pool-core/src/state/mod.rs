@@ -10,35 +10,43 @@
 //! makes the connection idle.
 //!
 //! The transitions stand in the order of a connection's life: `acquire`, `dial`, `release`,
-//! `drain`. Invariants are cited by their number in docs/INVARIANTS.md and checked in
-//! `invariants`.
+//! `heartbeat`, `drain`; `room` is the caps over all destinations, `retune` a change of limits.
+//! Invariants are cited by their number in docs/INVARIANTS.md and checked in `invariants`.
 
 mod acquire;
 mod dial;
 mod drain;
 mod effect;
 mod entries;
+mod heartbeat;
+mod histograms;
 #[cfg(test)]
 mod invariants;
 mod list;
 mod random;
 mod release;
+mod retune;
+mod room;
 pub(crate) mod slab;
 #[cfg(test)]
 mod tests;
+mod timers;
 pub(crate) mod wheel;
 
 use std::collections::VecDeque;
 
 use drain::Phase;
-use entries::{Conn, ConnStatus, Key, TimerOwner, Waiter, WaiterStatus};
+use entries::{ByAge, Conn, ConnStatus, Key, TimerOwner, Waiter, WaiterStatus};
+use list::List;
 use random::Random;
+use room::Room;
 use slab::Slab;
 use wheel::Wheel;
 
 pub use crate::stats::{Acquires, DestinationStats, Gauge, Rejected, Timeouts};
-use crate::{CloseReason, PoolConfig, Timestamp};
+use crate::{PoolConfig, Timestamp};
 pub use effect::{Admission, Disposition, Effect, Rejection};
+pub use histograms::{Histogram, Histograms};
 pub use slab::{ConnId, KeyId, WaiterId};
 
 /// The state of one core's pool; see the [module documentation](self) for how to drive it.
@@ -57,6 +65,9 @@ pub struct PoolState {
     waiters: Slab<WaiterId, Waiter>,
     keys: Slab<KeyId, Key>,
     timers: Wheel<TimerOwner>,
+    /// All idle connections that are not being probed; the most recently used in front.
+    by_age: List<ConnId, ByAge>,
+    room: Room,
     effects: VecDeque<Effect>,
     /// Keys to be forgotten if they are still unused once the effects have run dry. Not sooner:
     /// a driver that closes the last idle connection of a key on its way to an acquire still
@@ -66,8 +77,10 @@ pub struct PoolState {
     random: Random,
     /// Waiters so far.
     arrivals: u64,
-    /// The gauges of all keys together, and the counts of the forgotten ones.
+    /// Of all keys together, those included that were forgotten.
     totals: DestinationStats,
+    /// Without the acquires that were served at once.
+    histograms: Histograms,
 }
 
 impl PoolState {
@@ -82,12 +95,15 @@ impl PoolState {
             waiters: Slab::new(),
             keys: Slab::new(),
             timers: Wheel::new(),
+            by_age: List::new(),
+            room: Room::new(),
             effects: VecDeque::new(),
             maybe_unused: Vec::new(),
             phase: Phase::Open,
             random: Random::new(seed),
             arrivals: 0,
             totals: DestinationStats::default(),
+            histograms: Histograms::default(),
         }
     }
 
@@ -98,44 +114,28 @@ impl PoolState {
     }
 
     /// Names a destination that has no id. The id lives until [`Effect::ForgetKey`], which comes
-    /// at some time after its first acquire, or with a drain.
+    /// at some time after its first acquire or its last unpin, or with a drain.
     pub fn insert_key(&mut self) -> KeyId {
         self.keys.insert(Key::new())
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) next, if nothing else happens
-    /// before. It may come without anything to time out.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Timestamp> {
-        self.timers.next_deadline()
+    /// Keeps a destination from being forgotten, until as many calls of
+    /// [`unpin_key`](Self::unpin_key).
+    ///
+    /// # Panics
+    ///
+    /// If it has been forgotten.
+    pub fn pin_key(&mut self, key: KeyId) {
+        self.keys[key].pins += 1;
     }
 
-    /// Lets everything time out whose deadline has passed: waiters, connects, idle and acquired
-    /// connections, backoffs, the drain. Afterwards [`next_timeout`](Self::next_timeout) is later
-    /// than `now`.
-    pub fn handle_timeout(&mut self, now: Timestamp) {
-        self.observe(now);
-        while let Some(timer) = self.timers.pop_expired(now) {
-            match self.timers.get_mut(timer).copied() {
-                Some(TimerOwner::Conn(id)) => self.conn_timed_out(now, id),
-                Some(TimerOwner::Waiter(id)) => self.acquire_timed_out(now, id),
-                Some(TimerOwner::Key(id)) => self.backoff_ended(now, id),
-                Some(TimerOwner::Drain) => self.end_drain(now),
-                None => {}
-            }
-        }
-    }
-
-    fn conn_timed_out(&mut self, now: Timestamp, id: ConnId) {
-        let Conn { key, status, .. } = self.conns[id];
-        match status {
-            ConnStatus::Connecting => self.connect_timed_out(now, id),
-            ConnStatus::Idle => self.force_close(now, id, self.end_of_idle(now, id)),
-            ConnStatus::Acquired | ConnStatus::Delivered(_) => {
-                self.keys[key].stats.timeouts.hold += 1;
-                self.force_close(now, id, CloseReason::HoldTimeout);
-            }
-        }
+    /// Takes back one [`pin_key`](Self::pin_key).
+    pub fn unpin_key(&mut self, id: KeyId) {
+        let Some(key) = self.keys.get_mut(id) else {
+            return;
+        };
+        key.pins -= 1;
+        self.forget_if_unused(id);
     }
 
     /// The next thing to do, oldest first.
@@ -147,7 +147,6 @@ impl PoolState {
             let key = &mut self.keys[id];
             key.maybe_unused = false;
             if key.is_unused() {
-                self.totals.add_counts(&key.stats);
                 self.keys.remove(id);
                 return Some(Effect::ForgetKey(id));
             }
@@ -184,12 +183,27 @@ impl PoolState {
     /// The counters of all destinations, including those forgotten, so that no count ever goes
     /// down. The highest values are those of the pool as a whole.
     #[must_use]
-    pub fn totals(&self) -> DestinationStats {
-        let mut totals = self.totals;
-        for (_, key) in self.keys.iter() {
-            totals.add_counts(&key.stats);
-        }
-        totals
+    pub fn totals(&self) -> &DestinationStats {
+        &self.totals
+    }
+
+    /// How long acquires waited, connects took and connections were held.
+    #[must_use]
+    pub fn histograms(&self) -> Histograms {
+        let mut histograms = self.histograms.clone();
+        let Acquires { fresh, reused, .. } = self.totals.acquires;
+        let waited = histograms.acquire_wait.count();
+        histograms
+            .acquire_wait
+            .record_zeros(fresh + reused - waited);
+        histograms
+    }
+
+    /// Counts something for a key and for all of them.
+    #[inline]
+    fn tally(&mut self, key: KeyId, count: impl Fn(&mut DestinationStats)) {
+        count(&mut self.keys[key].stats);
+        count(&mut self.totals);
     }
 
     /// Invariant 10: time does not go back.
@@ -211,21 +225,26 @@ impl PoolState {
     #[inline]
     fn leave(&mut self, id: ConnId) {
         let Conn { key, status, .. } = self.conns[id];
-        let key = &mut self.keys[key];
         match status {
             ConnStatus::Connecting => {
-                key.connecting.remove(&mut self.conns, id);
-                key.stats.connecting.lower();
-                self.totals.connecting.lower();
+                let entry = &mut self.keys[key];
+                entry.connecting.remove(&mut self.conns, id);
+                entry.dials -= 1;
+                self.tally(key, |stats| stats.connecting.lower());
             }
+            ConnStatus::ConnectingFor(_) => self.tally(key, |stats| stats.connecting.lower()),
             ConnStatus::Idle => {
-                key.idle.remove(&mut self.conns, id);
-                key.stats.idle.lower();
-                self.totals.idle.lower();
+                self.keys[key].idle.remove(&mut self.conns, id);
+                self.by_age.remove(&mut self.conns, id);
+                self.room.evictable -= 1;
+                self.tally(key, |stats| stats.idle.lower());
+            }
+            ConnStatus::Probed => {
+                self.keys[key].probed -= 1;
+                self.tally(key, |stats| stats.idle.lower());
             }
             ConnStatus::Acquired | ConnStatus::Delivered(_) => {
-                key.stats.acquired.lower();
-                self.totals.acquired.lower();
+                self.tally(key, |stats| stats.acquired.lower());
             }
         }
     }
@@ -235,36 +254,31 @@ impl PoolState {
     fn enter(&mut self, now: Timestamp, id: ConnId, status: ConnStatus) {
         let conn = &mut self.conns[id];
         conn.status = status;
-        let timer = conn.timer;
-        let key = &mut self.keys[conn.key];
-        let expires = conn.expires;
-        let timeout = match status {
+        conn.since = now;
+        let (key, timer) = (conn.key, conn.timer);
+        match status {
             ConnStatus::Connecting => {
-                key.connecting.push_front(&mut self.conns, id);
-                key.stats.connecting.raise();
-                self.totals.connecting.raise();
-                self.config.connect_timeout()
+                let entry = &mut self.keys[key];
+                entry.connecting.push_front(&mut self.conns, id);
+                entry.dials += 1;
+                self.tally(key, |stats| stats.connecting.raise());
             }
+            ConnStatus::ConnectingFor(_) => self.tally(key, |stats| stats.connecting.raise()),
             ConnStatus::Idle => {
-                key.idle.push_front(&mut self.conns, id);
-                key.stats.idle.raise();
-                self.totals.idle.raise();
-                self.config.idle_timeout()
+                self.keys[key].idle.push_front(&mut self.conns, id);
+                self.by_age.push_front(&mut self.conns, id);
+                self.room.evictable += 1;
+                self.tally(key, |stats| stats.idle.raise());
+            }
+            ConnStatus::Probed => {
+                self.keys[key].probed += 1;
+                self.tally(key, |stats| stats.idle.raise());
             }
             ConnStatus::Acquired | ConnStatus::Delivered(_) => {
-                key.stats.acquired.raise();
-                self.totals.acquired.raise();
-                self.config.hold_timeout()
+                self.tally(key, |stats| stats.acquired.raise());
             }
-        };
-        let mut deadline = timeout.map_or(Timestamp::MAX, |timeout| now + timeout);
-        if status == ConnStatus::Idle {
-            deadline = deadline.min(expires);
         }
-        match deadline {
-            Timestamp::MAX => self.timers.cancel(timer),
-            deadline => self.timers.schedule(timer, deadline),
-        }
+        self.timers.freshen(timer);
     }
 
     /// Frees a connection's slot and timer, whatever its status.
@@ -272,6 +286,10 @@ impl PoolState {
         self.leave(id);
         let conn = self.conns.remove(id)?;
         self.timers.remove(conn.timer);
+        if conn.unpooled {
+            self.tally(conn.key, |stats| stats.unpooled.lower());
+        }
+        self.room_freed();
         Some(conn)
     }
 
@@ -286,27 +304,43 @@ impl PoolState {
     }
 
     fn leave_queue(&mut self, id: WaiterId) {
-        let key = &mut self.keys[self.waiters[id].key];
+        let Waiter { key, ripe, .. } = self.waiters[id];
+        let key = &mut self.keys[key];
         key.queue.remove(&mut self.waiters, id);
         key.waiting -= 1;
+        key.ripe -= u32::from(ripe);
     }
 
     /// Ends every transition that may have changed a key's demand or room: starts the connects
-    /// that are due (invariant 4), counts who is left pending, and sees to keys and drains that
-    /// have nothing left.
+    /// that are due (invariants 4 and 5), counts who is left pending, and sees to keys and drains
+    /// that have nothing left.
     fn settle(&mut self, now: Timestamp, id: KeyId) {
+        self.ripen_if_nobody_releases(id);
         self.start_connects(now, id);
+        self.keep_warm(now, id);
         self.shed_demand_when_draining(id);
+        self.update_hunger(now, id);
+        self.update_pending(id);
+        self.forget_if_unused(id);
+        self.share_room(now);
+        self.end_drain_when_empty();
+    }
+
+    fn update_pending(&mut self, id: KeyId) {
         let key = &mut self.keys[id];
         let (before, pending) = (key.stats.pending.current, key.pending());
-        key.stats.pending.set(pending);
-        self.totals
-            .pending
-            .set(self.totals.pending.current - before + pending);
+        if before != pending {
+            key.stats.pending.set(pending);
+            let total = &mut self.totals.pending;
+            total.set(total.current - before + pending);
+        }
+    }
+
+    fn forget_if_unused(&mut self, id: KeyId) {
+        let key = &mut self.keys[id];
         if key.is_unused() && !key.maybe_unused {
             key.maybe_unused = true;
             self.maybe_unused.push(id);
         }
-        self.end_drain_when_empty();
     }
 }

@@ -21,7 +21,10 @@ impl PoolState {
         if entry.status != ConnStatus::Acquired {
             return;
         }
-        let key = entry.key;
+        let (key, since) = (entry.key, entry.since);
+        self.histograms
+            .hold
+            .record(now.saturating_duration_since(since));
         match disposition {
             Disposition::Reuse => {
                 entry.uses = entry.uses.saturating_add(1);
@@ -42,13 +45,22 @@ impl PoolState {
     /// waiters that still need it get another.
     pub fn force_close(&mut self, now: Timestamp, conn: ConnId, reason: CloseReason) {
         self.observe(now);
-        let Some(&Conn { key, status, .. }) = self.conns.get(conn) else {
+        let Some(&Conn {
+            key, status, since, ..
+        }) = self.conns.get(conn)
+        else {
             return;
         };
         match status {
-            ConnStatus::Connecting => self.abort_connect(conn, reason),
-            ConnStatus::Idle => self.close(conn, reason, Effect::Close),
-            ConnStatus::Acquired => self.close(conn, reason, Effect::ForceClose),
+            ConnStatus::Connecting | ConnStatus::ConnectingFor(_) => {
+                self.abort_connect(conn, reason);
+            }
+            ConnStatus::Idle | ConnStatus::Probed => self.close(conn, reason, Effect::Close),
+            ConnStatus::Acquired => {
+                let held = now.saturating_duration_since(since);
+                self.histograms.hold.record(held);
+                self.close(conn, reason, Effect::ForceClose);
+            }
             ConnStatus::Delivered(waiter) => {
                 let unused = self.conns[conn].uses == 0;
                 self.close(conn, reason, Effect::Close);
@@ -69,19 +81,17 @@ impl PoolState {
     #[inline]
     pub(super) fn place(&mut self, now: Timestamp, conn: ConnId) -> bool {
         let Conn { key: id, uses, .. } = self.conns[conn];
-        let key = &self.keys[id];
+        let used = uses > 0;
         if let Some(reason) = self.worn_out(now, conn) {
             self.close(conn, reason, Effect::Close);
-        } else if uses > 0 && self.makes_room(now, key) {
+        } else if used && self.has_to_go(now, &self.keys[id]) {
             self.close(conn, CloseReason::Evicted, Effect::Close);
-        } else if let Some(waiter) = self.waiter_for(id, uses > 0) {
+        } else if let Some(waiter) = self.waiter_for(id, used) {
             self.deliver(now, conn, waiter);
-        } else if !self.phase.is_open() {
-            self.close(conn, CloseReason::Drained, Effect::Close);
-        } else if key.stats.idle.current >= self.config.max_idle() {
-            self.close(conn, CloseReason::Surplus, Effect::Close);
+        } else if let Some(reason) = self.unwanted(conn) {
+            self.close(conn, reason, Effect::Close);
         } else {
-            let quiet = key.queue.is_empty();
+            let quiet = self.keys[id].queue.is_empty() && self.config.min_idle() == 0;
             self.move_to(now, conn, ConnStatus::Idle);
             return quiet;
         }
@@ -91,14 +101,59 @@ impl PoolState {
     /// Why a connection is given out no more, if it is not.
     #[inline]
     fn worn_out(&self, now: Timestamp, conn: ConnId) -> Option<CloseReason> {
-        let Conn { uses, expires, .. } = self.conns[conn];
+        let Conn {
+            key,
+            uses,
+            expires,
+            unpooled,
+            keep_alive,
+            ..
+        } = self.conns[conn];
+        let live = self.totals.live();
         if self.config.max_uses().is_some_and(|most| uses >= most) {
             Some(CloseReason::MaxUses)
         } else if expires <= now {
             Some(CloseReason::MaxLifetime)
+        } else if unpooled && uses > 0 {
+            Some(CloseReason::Overflow)
+        } else if keep_alive == Some(0) {
+            Some(CloseReason::KeepAliveExpired)
+        } else if self.keys[key].pooled() > self.config.max_connections()
+            || self.config.max_total().is_some_and(|cap| live > cap)
+        {
+            // A limit was lowered.
+            Some(CloseReason::Surplus)
         } else {
             None
         }
+    }
+
+    /// Why a connection that no waiter takes is not kept, if it is not.
+    #[inline]
+    fn unwanted(&self, conn: ConnId) -> Option<CloseReason> {
+        let entry = &self.conns[conn];
+        let Conn { key, unpooled, .. } = *entry;
+        let others = self.keys[key].stats.idle.current - u32::from(entry.is_idle());
+        if !self.phase.is_open() {
+            Some(CloseReason::Drained)
+        } else if unpooled {
+            Some(CloseReason::Overflow)
+        } else if !self.room.is_ample() {
+            Some(CloseReason::Evicted)
+        } else if others >= self.config.max_idle() {
+            Some(CloseReason::Surplus)
+        } else if self.is_closed_soon(conn) {
+            Some(CloseReason::KeepAliveExpired)
+        } else {
+            None
+        }
+    }
+
+    /// Whether a used connection of a key goes although somebody may wait for it: for another core,
+    /// for another key, or for its own oldest waiter.
+    #[inline]
+    fn has_to_go(&self, now: Timestamp, key: &Key) -> bool {
+        self.owes_permit() || self.yields_room(key) || self.makes_room(now, key)
     }
 
     /// Whether a used connection has to go so that the oldest waiter, who takes only a fresh one,
@@ -106,12 +161,12 @@ impl PoolState {
     /// go to those behind it.
     #[inline]
     fn makes_room(&self, now: Timestamp, key: &Key) -> bool {
-        let Some(oldest) = key.queue.front() else {
+        let Some(oldest) = key.queue.front(&self.waiters) else {
             return false;
         };
         self.waiters[oldest].fresh
-            && key.stats.connecting.current == 0
-            && key.stats.live() >= self.config.max_connections()
+            && key.dials == 0
+            && (key.pooled() >= self.config.max_connections() || !self.has_room())
             && key.backoff.allows(now)
     }
 
@@ -123,7 +178,7 @@ impl PoolState {
         effect: fn(ConnId, CloseReason) -> Effect,
     ) {
         if let Some(Conn { key, .. }) = self.end_conn(conn) {
-            self.keys[key].stats.count_close(reason);
+            self.tally(key, |stats| stats.count_close(reason));
             self.effects.push_back(effect(conn, reason));
         }
     }

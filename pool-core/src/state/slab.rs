@@ -219,6 +219,28 @@ impl<I: SlabId, T> Slab<I, T> {
         }
     }
 
+    /// The live entry at a place that a list links to.
+    #[inline]
+    pub(super) fn at(&self, place: u32) -> &T {
+        match &self.entries[place as usize].slot {
+            Slot::Occupied(value) => value,
+            Slot::Vacant { .. } => unreachable!("an ended entry is in a list"),
+        }
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, place: u32) -> &mut T {
+        match &mut self.entries[place as usize].slot {
+            Slot::Occupied(value) => value,
+            Slot::Vacant { .. } => unreachable!("an ended entry is in a list"),
+        }
+    }
+
+    #[inline]
+    pub(super) fn id_at(&self, place: u32) -> I {
+        I::new(place, self.entries[place as usize].generation)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
         (0..NO_INDEX)
             .zip(&self.entries)

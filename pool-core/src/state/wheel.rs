@@ -11,8 +11,13 @@
 //! A timer whose deadline moves to later stays where it is and moves on when its slot is reached,
 //! so a deadline that is put off again and again costs a comparison each time.
 //!
+//! Whoever sets a timer in the middle of a turn knows the time only as it was when the turn began.
+//! Such a timer is made *fresh* instead, and gets its deadline at the next reading of the clock.
+//!
 //! Empty stretches of time are skipped by bitmaps, so what an advance costs depends on the timers
 //! it meets, not on how long the loop was stalled.
+
+use std::collections::VecDeque;
 
 use super::list::{Linked, Links, List};
 use super::slab::{Slab, slab_id};
@@ -29,6 +34,9 @@ const SLOTS: usize = 1 << DIGIT_BITS;
 const LEVELS: usize = 8;
 const LAST_TICK: u64 = 1 << (u64::BITS - TICK_BITS);
 
+/// An empty list of fresh timers keeps room for so many.
+const KEPT_FRESH: usize = 256;
+
 /// Where a scheduled timer waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -42,6 +50,15 @@ enum Place {
     },
 }
 
+/// Whether a timer waits for the next reading of the clock to get a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fresh {
+    No,
+    /// It did, and still stands in the list of those that do.
+    Listed,
+    Yes,
+}
+
 #[derive(Debug)]
 struct Timer<T> {
     payload: T,
@@ -49,15 +66,16 @@ struct Timer<T> {
     /// The tick it was put into a slot for; not later than its deadline's.
     placed_for: u64,
     place: Place,
-    links: Links<TimerId>,
+    fresh: Fresh,
+    links: Links,
 }
 
-impl<T> Linked<TimerId> for Timer<T> {
-    fn links(&self) -> &Links<TimerId> {
+impl<T> Linked for Timer<T> {
+    fn links(&self) -> &Links {
         &self.links
     }
 
-    fn links_mut(&mut self) -> &mut Links<TimerId> {
+    fn links_mut(&mut self) -> &mut Links {
         &mut self.links
     }
 }
@@ -73,6 +91,8 @@ pub(crate) struct Wheel<T> {
     /// A bit for each slot that holds timers.
     occupied: [u64; LEVELS],
     due: List<TimerId>,
+    /// Each fresh timer once; stale ids and such that are fresh no more may stand between them.
+    fresh: VecDeque<TimerId>,
     /// The last tick whose timers have been moved to `due`.
     ///
     /// Every timer in a slot is later, so its digit at its level is greater than the current one.
@@ -86,6 +106,7 @@ impl<T> Wheel<T> {
             slots: vec![[List::new(); SLOTS]; LEVELS].into_boxed_slice(),
             occupied: [0; LEVELS],
             due: List::new(),
+            fresh: VecDeque::new(),
             current: 0,
         }
     }
@@ -97,6 +118,7 @@ impl<T> Wheel<T> {
             deadline: Timestamp::MAX,
             placed_for: 0,
             place: Place::Idle,
+            fresh: Fresh::No,
             links: Links::new(),
         })
     }
@@ -105,7 +127,11 @@ impl<T> Wheel<T> {
     pub(crate) fn remove(&mut self, id: TimerId) -> Option<T> {
         self.timers.get(id)?;
         self.cancel(id);
-        self.timers.remove(id).map(|timer| timer.payload)
+        let removed = self.timers.remove(id).map(|timer| timer.payload);
+        if self.timers.is_empty() {
+            self.fresh = VecDeque::new();
+        }
+        removed
     }
 
     /// The payload; `None` if the timer has ended.
@@ -122,6 +148,7 @@ impl<T> Wheel<T> {
     pub(crate) fn schedule(&mut self, id: TimerId, deadline: Timestamp) {
         let tick = tick_after(deadline);
         let timer = &mut self.timers[id];
+        timer.not_fresh();
         if matches!(timer.place, Place::Slot { .. }) && timer.placed_for <= tick {
             timer.deadline = deadline;
             return;
@@ -131,12 +158,46 @@ impl<T> Wheel<T> {
         self.place(id);
     }
 
+    /// Takes back the deadline, and lets [`pop_fresh`](Self::pop_fresh) return the timer, for it to
+    /// be scheduled by a clock that has been read anew.
+    ///
+    /// # Panics
+    ///
+    /// If the timer has ended.
+    #[inline]
+    pub(crate) fn freshen(&mut self, id: TimerId) {
+        // It stays in the slot of its old deadline, which may be early enough for the new one.
+        let fresh = &mut self.timers[id].fresh;
+        if std::mem::replace(fresh, Fresh::Yes) == Fresh::No {
+            self.fresh.push_back(id);
+        }
+    }
+
+    /// One of the fresh timers, the first made so first; it is fresh no more.
+    ///
+    /// To be asked until there is none before [`pop_expired`](Self::pop_expired).
+    pub(crate) fn pop_fresh(&mut self) -> Option<TimerId> {
+        while let Some(id) = self.fresh.pop_front() {
+            let Some(timer) = self.timers.get_mut(id) else {
+                continue;
+            };
+            if std::mem::replace(&mut timer.fresh, Fresh::No) == Fresh::Yes {
+                return Some(id);
+            }
+        }
+        if self.fresh.capacity() > KEPT_FRESH {
+            self.fresh = VecDeque::new();
+        }
+        None
+    }
+
     /// Takes back the deadline, if the timer has one.
     ///
     /// # Panics
     ///
     /// If the timer has ended.
     pub(crate) fn cancel(&mut self, id: TimerId) {
+        self.timers[id].not_fresh();
         match std::mem::replace(&mut self.timers[id].place, Place::Idle) {
             Place::Idle => {}
             Place::Due => self.due.remove(&mut self.timers, id),
@@ -150,10 +211,11 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// When the timer is to expire; `None` if it is not scheduled or has ended.
+    /// When the timer is to expire; `None` if it is not scheduled, is fresh, or has ended.
+    #[inline]
     pub(crate) fn deadline(&self, id: TimerId) -> Option<Timestamp> {
         let timer = self.timers.get(id)?;
-        (timer.place != Place::Idle).then_some(timer.deadline)
+        (timer.place != Place::Idle && timer.fresh != Fresh::Yes).then_some(timer.deadline)
     }
 
     /// When to call [`pop_expired`](Self::pop_expired) next: not later than the first timer can
@@ -162,7 +224,7 @@ impl<T> Wheel<T> {
     /// It may come earlier than the first deadline, when timers only move to another slot; that
     /// happens at most seven times for a timer, and as often again if its deadline was put off.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        if !self.due.is_empty() {
+        if !self.due.is_empty() || !self.fresh.is_empty() {
             return Some(start_of(self.current));
         }
         self.next_slot().map(|(_, _, tick)| start_of(tick))
@@ -174,7 +236,7 @@ impl<T> Wheel<T> {
     pub(crate) fn pop_expired(&mut self, now: Timestamp) -> Option<TimerId> {
         let now = tick_reached(now);
         loop {
-            if let Some(id) = self.due.front() {
+            if let Some(id) = self.due.front(&self.timers) {
                 self.due.remove(&mut self.timers, id);
                 self.timers[id].place = Place::Idle;
                 return Some(id);
@@ -210,7 +272,7 @@ impl<T> Wheel<T> {
     fn empty_slot(&mut self, level: usize, slot: usize) {
         self.occupied[level] &= !(1 << slot);
         let mut list = std::mem::replace(&mut self.slots[level][slot], List::new());
-        while let Some(id) = list.front() {
+        while let Some(id) = list.front(&self.timers) {
             list.remove(&mut self.timers, id);
             self.place(id);
         }
@@ -238,6 +300,14 @@ impl<T> Wheel<T> {
         };
         self.occupied[level as usize] |= 1 << slot;
         self.slots[level as usize][slot as usize].push_back(&mut self.timers, id);
+    }
+}
+
+impl<T> Timer<T> {
+    fn not_fresh(&mut self) {
+        if self.fresh == Fresh::Yes {
+            self.fresh = Fresh::Listed;
+        }
     }
 }
 

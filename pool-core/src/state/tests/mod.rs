@@ -10,8 +10,8 @@ mod wheel;
 use std::time::Duration;
 
 use super::*;
-use crate::ReuseOrder;
 use crate::config::PoolConfigBuilder;
+use crate::{CloseReason, ReuseOrder};
 
 pub(super) fn config() -> PoolConfigBuilder {
     PoolConfig::builder()
@@ -53,8 +53,16 @@ impl Pool {
         }
     }
 
-    /// Carries out the effects as a driver would, and checks the state.
+    /// Ends a turn as a driver would: carries out the effects, reads the clock, and checks the state.
     pub(super) fn run(&mut self) {
+        self.carry_out();
+        while self.state.next_timeout().is_some_and(|at| at <= self.now) {
+            self.state.handle_timeout(self.now);
+            self.carry_out();
+        }
+    }
+
+    fn carry_out(&mut self) {
         while let Some(effect) = self.state.poll_effect() {
             match effect {
                 Effect::Connect(conn, _) => self.connects.push(conn),

@@ -21,6 +21,8 @@ struct World {
     delivered: Vec<(WaiterId, ConnId)>,
     connecting: Vec<ConnId>,
     held: Vec<ConnId>,
+    /// Idle ones that are being probed.
+    probing: Vec<ConnId>,
     /// Since when; past its idle timeout a connection in here must not be handed out.
     idle: HashMap<ConnId, Timestamp>,
     /// When each connection was made, and how many times it was given back.
@@ -42,6 +44,19 @@ fn random_config(random: &mut Random) -> PoolConfig {
     config()
         .max_connections(max_connections)
         .max_idle(max_idle)
+        .min_idle(match random.one_in(3) {
+            true => u32::try_from(random.below(max_idle as usize + 1)).unwrap(),
+            false => 0,
+        })
+        .max_total(
+            random
+                .one_in(2)
+                .then(|| 1 + u32::try_from(random.below(8)).unwrap()),
+        )
+        .dial_delay(timeout(random, 50).filter(|_| random.one_in(3)))
+        .heartbeat_interval(timeout(random, 300).filter(|_| random.one_in(3)))
+        .heartbeat_timeout(Duration::from_millis(20))
+        .report_leaks(random.one_in(2))
         .max_pending((!random.one_in(3)).then(|| u32::try_from(random.below(8)).unwrap()))
         .dials_in_flight(1 + u32::try_from(random.below(4)).unwrap())
         .acquire_timeout(timeout(random, 200))
@@ -77,6 +92,7 @@ impl World {
             delivered: Vec::new(),
             connecting: Vec::new(),
             held: Vec::new(),
+            probing: Vec::new(),
             idle: HashMap::new(),
             made: HashMap::new(),
             stale_conns: Vec::new(),
@@ -103,6 +119,7 @@ impl World {
         self.held.retain(|other| *other != conn);
         self.connecting.retain(|other| *other != conn);
         self.idle.remove(&conn);
+        self.probing.retain(|other| *other != conn);
         if let Some(at) = self.delivered.iter().position(|(_, other)| *other == conn) {
             // Back to its place, unless an effect rejects it.
             let (waiter, _) = self.delivered.swap_remove(at);
@@ -151,6 +168,11 @@ impl World {
                     let known = self.keys.iter_mut().find(|known| **known == Some(key));
                     *known.expect("forgotten twice") = None;
                 }
+                Effect::Probe(conn) => self.probing.push(conn),
+                Effect::ReportLeak(conn) => assert!(self.held.contains(&conn)),
+                Effect::AskPermit | Effect::ReturnPermit | Effect::WithdrawPermit => {
+                    panic!("no cap is shared");
+                }
                 Effect::Drained => {
                     assert!(!std::mem::replace(&mut self.drained, true), "drained twice");
                 }
@@ -173,7 +195,11 @@ impl World {
         if let (Some(since), Some(timeout)) =
             (self.idle.remove(&conn), self.state.config.idle_timeout())
         {
-            assert!(self.now < since + timeout, "handed out expired");
+            let kept_warm = self.state.config.min_idle() > 0;
+            assert!(
+                kept_warm || self.now < since + timeout,
+                "handed out expired"
+            );
         }
         let config = &self.state.config;
         let (made, uses) = self.made[&conn];
@@ -224,6 +250,7 @@ impl World {
                     .insert(waiter, (key, self.now, self.requested));
                 let stats = self.state.keys[key].stats;
                 if let Some(cap) = self.state.config.max_pending()
+                    && self.state.config.dial_delay().is_none()
                     && stats.connects == connects
                 {
                     assert!(stats.pending.current <= cap.max(before), "invariant 2");
@@ -253,10 +280,19 @@ impl World {
             }
             12 => self.use_stale_ids(),
             13 => {
-                // Time passes without the timers being looked at.
+                // Time passes without the timers being looked at, but for those just set.
+                self.state.handle_timeout(self.now);
+                self.run();
                 self.now = self.now + Duration::from_micros(self.random.next() % 2_000);
             }
             14 => self.pass_some_time(),
+            15 if self.random.one_in(2) => {
+                if let Some(conn) = self.random.pick(&self.probing) {
+                    self.probing.retain(|other| *other != conn);
+                    let healthy = !self.random.one_in(3);
+                    self.state.probe_ended(self.now, conn, healthy);
+                }
+            }
             15 if self.random.one_in(2_000) => {
                 let grace = Duration::from_micros(self.random.next() % 100_000);
                 self.state.drain(self.now, self.now + grace);
@@ -327,7 +363,7 @@ impl World {
     /// Invariant 8.
     fn use_stale_ids(&mut self) {
         let before = (
-            self.state.totals(),
+            *self.state.totals(),
             self.state.conns.len(),
             self.state.waiters.len(),
         );
@@ -343,7 +379,7 @@ impl World {
             self.state.cancel(self.now, waiter);
         }
         let after = (
-            self.state.totals(),
+            *self.state.totals(),
             self.state.conns.len(),
             self.state.waiters.len(),
         );
@@ -352,6 +388,8 @@ impl World {
     }
 
     fn pass_some_time(&mut self) {
+        self.state.handle_timeout(self.now);
+        self.run();
         let range = [1_000, 50_000, 2_000_000][self.random.below(3)];
         self.now = self.now + Duration::from_micros(self.random.next() % range);
         if let Some(next) = self.state.next_timeout()
@@ -412,7 +450,7 @@ fn replay(seed: u64, steps: usize) -> DestinationStats {
         }
     }
     world.calm();
-    world.state.totals()
+    *world.state.totals()
 }
 
 /// Fault rows B5 and G8.

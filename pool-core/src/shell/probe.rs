@@ -1,0 +1,99 @@
+//! Probes of idle connections: each a task of the pool's.
+
+use std::panic::Location;
+
+use super::effects::Action;
+use super::shared::Shared;
+use super::slot::{Abort, Slot};
+use crate::connector::Connector;
+use crate::net::WatchMode;
+use crate::state::ConnId;
+
+impl<C: Connector> Shared<C> {
+    /// Takes an idle connection out of its slot, for its probe.
+    pub(super) fn take_for_probe(&self, conn: ConnId) -> Option<Action<C>> {
+        let Some(Slot::Here {
+            connection,
+            readiness,
+        }) = self.take_slot(conn)
+        else {
+            return None;
+        };
+        // What comes in belongs to the probe.
+        readiness.watch(WatchMode::Death, self.token(conn));
+        let abort = Abort::default();
+        let slot = Slot::Probed {
+            readiness,
+            abort: abort.clone(),
+        };
+        self.put_slot(conn, slot);
+        Some(Action::Probe(conn, connection, abort))
+    }
+
+    pub(super) fn start_probe(&self, conn: ConnId, mut connection: C::Connection, abort: Abort) {
+        let Some(shared) = self.me.upgrade() else {
+            return;
+        };
+        self.core.spawn(async move {
+            // Told on every way out, a panic of the connector and the end of the core included.
+            let failed = FailProbe {
+                shared: &shared,
+                conn,
+            };
+            let outcome = {
+                let probe = async { Some(shared.connector().probe(&mut connection).await) };
+                let aborted = async {
+                    abort.fired().await;
+                    None
+                };
+                futures_lite::future::or(aborted, probe).await
+            };
+            match outcome {
+                Some(Ok(())) => {
+                    std::mem::forget(failed);
+                    shared.probe_succeeded(conn, connection);
+                }
+                Some(Err(error)) => {
+                    tracing::debug!(?conn, %error, "a probe failed");
+                    drop(failed);
+                }
+                None => {}
+            }
+        });
+    }
+
+    fn probe_succeeded(&self, conn: ConnId, connection: C::Connection) {
+        match self.take_slot(conn) {
+            Some(Slot::Probed { readiness, .. }) => {
+                self.put_here(conn, connection, readiness);
+                self.drive(|state, now| state.probe_ended(now, conn, true));
+                // The watch tells changes only: what came before it began is asked for here.
+                if let Err(reason) = self.fitness(conn) {
+                    self.drive(|state, now| state.force_close(now, conn, reason));
+                }
+            }
+            _ => self.fence_drop(connection),
+        }
+    }
+
+    /// Where a connection that is held was acquired.
+    pub(super) fn acquired_at(&self, conn: ConnId) -> Option<&'static Location<'static>> {
+        match self.conns.borrow().get(conn) {
+            Some(Slot::Held { acquired_at, .. }) => Some(acquired_at),
+            _ => None,
+        }
+    }
+}
+
+/// Fails a probe whose task ends without having told how.
+struct FailProbe<'a, C: Connector> {
+    shared: &'a Shared<C>,
+    conn: ConnId,
+}
+
+impl<C: Connector> Drop for FailProbe<'_, C> {
+    fn drop(&mut self) {
+        self.shared
+            .drive(|state, now| state.probe_ended(now, self.conn, false));
+    }
+}
