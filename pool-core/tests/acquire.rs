@@ -6,9 +6,9 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{assert_in_order, config, exchange, poll_at_most, total, until, with_pool};
+use common::{DEADLINE, assert_in_order, config, exchange, poll_at_most, total, until, with_pool};
 use pool_core::AcquireError;
 use test_support::{HangingListener, Server, keep_alive_ok, refused_address};
 
@@ -312,5 +312,24 @@ fn acquire_of_a_fresh_connection_is_served_at_a_cap_that_binds() {
         }
         stop.set(true);
         assert_in_order(&core, &pool, 2).await;
+    });
+}
+
+#[test]
+fn loop_of_acquires_that_never_waits_lets_others_run() {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    with_pool(config(), |core, pool| async move {
+        let done = Rc::new(Cell::new(false));
+        let timer = (core.clone(), Rc::clone(&done));
+        core.spawn(async move {
+            timer.0.sleep(Duration::from_millis(5)).await;
+            timer.1.set(true);
+        });
+        let started = Instant::now();
+        while !done.get() {
+            pool.acquire(&address).await.unwrap().release();
+            assert!(started.elapsed() < DEADLINE, "the timer has starved");
+        }
     });
 }

@@ -145,7 +145,7 @@ impl Poller {
     }
 
     /// Has the task woken at the next turn instead of going on in this one.
-    pub(super) fn defer(&self, waker: &Waker) {
+    pub(crate) fn defer(&self, waker: &Waker) {
         let waker = waker.clone();
         self.deferred.borrow_mut().push(waker);
         self.bell.ring();

@@ -177,6 +177,9 @@ impl<C: Connector> Future for Acquire<C> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if let Step::Unasked = this.step {
+            if !this.shared().core.may_acquire(cx) {
+                return Poll::Pending;
+            }
             match this.ask() {
                 Ok(None) => {}
                 ended => {

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::task::Waker;
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,10 @@ use crate::state::wheel::Wheel;
 
 /// Jobs taken from the mailbox in one turn, so that a flood of them cannot starve the sockets.
 const JOBS_PER_TURN: usize = 256;
+
+/// Acquires answered in one turn. A task that acquires and releases in a loop and never waits for
+/// anything would otherwise keep the thread, and the sockets, timers and the mailbox waiting.
+const ACQUIRES_PER_TURN: u32 = 1024;
 
 /// After a pause of more than this, what has come in meanwhile goes before what has timed out
 /// meanwhile: a task that kept the thread, or a machine that stood still, is not the peer's fault.
@@ -68,6 +72,8 @@ pub(crate) struct CoreInner {
     armed: Cell<Timestamp>,
     /// When the last turn began.
     turned_at: Cell<Timestamp>,
+    /// The turn in which acquires were counted, and how many there were.
+    acquires: Cell<(u64, u32)>,
     /// The last turn let the tasks run before the timers.
     tasks_first: Cell<bool>,
     poller: Rc<Poller>,
@@ -155,6 +161,19 @@ impl Core {
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.0.poller.turn()
+    }
+
+    /// Whether one more acquire may be answered in this turn; if not, the task is woken in the next.
+    pub(super) fn may_acquire(&self, cx: &Context<'_>) -> bool {
+        let turn = self.turns();
+        let (counted, acquires) = self.0.acquires.get();
+        let acquires = if counted == turn { acquires } else { 0 };
+        if acquires == ACQUIRES_PER_TURN {
+            self.0.poller.defer(cx.waker());
+            return false;
+        }
+        self.0.acquires.set((turn, acquires + 1));
+        true
     }
 
     pub(crate) fn poller(&self) -> &Rc<Poller> {
@@ -435,6 +454,7 @@ impl CoreBuilder {
             asleep: Cell::new(false),
             armed: Cell::new(Timestamp::MAX),
             turned_at: Cell::new(Timestamp::ZERO),
+            acquires: Cell::new((0, 0)),
             tasks_first: Cell::new(false),
             poller,
             sleeps: RefCell::new(Wheel::new()),
