@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
+use std::sync::{self, Arc};
 use std::task::Waker;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -82,7 +83,7 @@ impl Bell {
 /// A core's readiness set.
 pub(crate) struct Poller {
     epoll: OwnedFd,
-    alarm: OwnedFd,
+    alarm: Arc<OwnedFd>,
     bell: Bell,
     sources: RefCell<Slab<SourceId, Weak<Source>>>,
     /// Tasks that used up what they may do in one turn.
@@ -93,7 +94,7 @@ pub(crate) struct Poller {
 impl Poller {
     pub(crate) fn new() -> io::Result<Rc<Self>> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let alarm = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         // Edge-triggered, so that it need not be read: each write is an edge.
         let events = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &alarm, EventData::new_u64(ALARM), events)?;
@@ -112,9 +113,10 @@ impl Poller {
         self.epoll.as_fd().try_clone_to_owned()
     }
 
-    /// A duplicate of the descriptor whose writing ends the core's sleep.
-    pub(crate) fn alarm(&self) -> io::Result<OwnedFd> {
-        self.alarm.as_fd().try_clone_to_owned()
+    /// The descriptor whose writing ends the core's sleep. It ends with the set, whoever still
+    /// knows it.
+    pub(crate) fn alarm(&self) -> sync::Weak<OwnedFd> {
+        Arc::downgrade(&self.alarm)
     }
 
     pub(super) fn register(&self, source: &Rc<Source>) -> io::Result<SourceId> {

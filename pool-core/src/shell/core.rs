@@ -447,7 +447,7 @@ impl CoreBuilder {
     fn start(&self) -> io::Result<(Core, runtime::Park)> {
         let poller = Poller::new()?;
         let park = runtime::Park::new(poller.descriptor()?);
-        let mailbox = Mailbox::new(self.mailbox_capacity, poller.alarm()?);
+        let mailbox = Mailbox::new(self.mailbox_capacity, poller.alarm());
         let core = Core(Rc::new(CoreInner {
             started: Instant::now(),
             now: Cell::new(Timestamp::ZERO),

@@ -1,8 +1,8 @@
 //! How work from other threads reaches a core: a bounded queue and an alarm.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Weak};
 
 use crossbeam_queue::ArrayQueue;
 
@@ -18,11 +18,12 @@ pub(crate) struct Mailbox {
     /// The owner sleeps, or is about to: whoever pushes has to sound the alarm.
     parked: AtomicBool,
     closed: AtomicBool,
-    alarm: OwnedFd,
+    /// The owner's: a handle that outlives it keeps no descriptor open.
+    alarm: Weak<OwnedFd>,
 }
 
 impl Mailbox {
-    pub(crate) fn new(capacity: usize, alarm: OwnedFd) -> Arc<Self> {
+    pub(crate) fn new(capacity: usize, alarm: Weak<OwnedFd>) -> Arc<Self> {
         Arc::new(Self {
             jobs: ArrayQueue::new(capacity),
             parked: AtomicBool::new(false),
@@ -45,9 +46,12 @@ impl Mailbox {
         fence(Ordering::SeqCst);
         if self.closed.load(Ordering::Relaxed) {
             self.discard();
-        } else if self.parked.load(Ordering::Relaxed) && self.parked.swap(false, Ordering::AcqRel) {
+        } else if self.parked.load(Ordering::Relaxed)
+            && self.parked.swap(false, Ordering::AcqRel)
+            && let Some(alarm) = self.alarm.upgrade()
+        {
             // Fails only when the counter is full, and then it is readable already.
-            let _ = rustix::io::write(&self.alarm, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&*alarm, &1u64.to_ne_bytes());
         }
         Ok(())
     }
