@@ -1,4 +1,4 @@
-//! What can go wrong, a type per question: starting a core, acquiring, submitting.
+//! What can go wrong, a type per question: starting a core or an engine, acquiring, submitting.
 
 use std::io;
 
@@ -48,6 +48,32 @@ pub enum StartError {
     /// The operating system refused a descriptor, a thread or a ring.
     #[error("the core could not be started: {0}")]
     Io(#[source] io::Error),
+}
+
+/// Why an engine could not be started. Nothing of it is left running.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineStartError {
+    /// No core was asked for.
+    #[error("an engine needs at least one core")]
+    NoCores,
+    /// The operating system does not tell which CPUs this process may run on.
+    #[error("the CPUs that this process may run on are unknown ({0}): name them")]
+    Affinity(#[source] io::Error),
+    /// A core could not be started.
+    #[error("core {core}: {source}")]
+    Core {
+        /// Its number, from 0.
+        core: usize,
+        /// Why.
+        source: StartError,
+    },
+    /// The connector of a core could not be made.
+    #[error("core {core}: making its connector panicked")]
+    ConnectorPanicked {
+        /// Its number, from 0.
+        core: usize,
+    },
 }
 
 /// Why an acquire ended without a connection. Whoever gets one holds nothing.

@@ -3,7 +3,8 @@
 //! A [`Core`] is one thread with one executor. It owns its sockets, its timers and any number of
 //! [`Pool`]s, and nothing of them ever leaves it: a pool is `!Send`, its counters are plain
 //! integers, and a warm acquire and release take no lock, atomic, allocation or system call.
-//! Other threads reach a pool through its [`PoolHandle`].
+//! Other threads reach a pool through its [`PoolHandle`]. An [`Engine`] is a core per CPU with a
+//! pool each, started and ended together.
 //!
 //! The crate knows connections and no protocol. A [`Connector`] makes [`Connection`]s to a key; an
 //! [acquire](Pool::acquire) takes an idle one, or a new one, or waits its turn; a [`Pooled`] guard
@@ -91,13 +92,14 @@ pub use config::{ConfigError, PoolConfig, PoolConfigBuilder, ReuseOrder};
 #[cfg(feature = "glommio")]
 pub use connector::{Connection, Connector};
 #[cfg(feature = "glommio")]
-pub use error::{AcquireError, JobError, StartError, SubmitError};
+pub use error::{AcquireError, EngineStartError, JobError, StartError, SubmitError};
 #[cfg(feature = "glommio")]
 pub use net::{ConnectOptions, ForceClosed, ListenOptions, Readiness, TcpListener, TcpStream};
 #[cfg(feature = "glommio")]
 pub use shell::{
-    Acquire, Core, CoreBuilder, CoreThread, Destination, DestinationSnapshot, Elapsed, Pool,
-    PoolHandle, PoolSnapshot, Pooled, Sleep, Submitted,
+    Acquire, Core, CoreBuilder, CoreCounts, CoreEnd, CoreReport, CoreThread, Destination,
+    DestinationSnapshot, Elapsed, Engine, EngineBuilder, EngineHandle, EngineReport, Pool,
+    PoolHandle, PoolSnapshot, Pooled, Sleep, Submitted, allowed_cpus,
 };
 pub use state::{Histogram, Histograms};
 pub use stats::{Acquires, DestinationStats, Gauge, Rejected, Timeouts};

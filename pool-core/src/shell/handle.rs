@@ -99,6 +99,20 @@ impl<C: Connector> PoolHandle<C> {
         }
         Ok(Submitted { receiver })
     }
+
+    pub(super) fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// Refuses jobs from now on: the pool is about to drain.
+    pub(super) fn close(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Whether the owning core has ended, or is cleaning up at its end.
+    pub(super) fn has_ended(&self) -> bool {
+        self.mailbox.is_closed()
+    }
 }
 
 /// Runs a job on the owning core. Whatever happens to it, `sender` tells.

@@ -7,6 +7,7 @@ mod connect;
 mod core;
 mod destination;
 mod effects;
+mod engine;
 mod guard;
 mod handle;
 mod mailbox;
@@ -22,6 +23,10 @@ mod tasks;
 pub use self::acquire::Acquire;
 pub use self::core::{Core, CoreBuilder, CoreThread};
 pub use self::destination::Destination;
+pub use self::engine::{
+    CoreCounts, CoreEnd, CoreReport, Engine, EngineBuilder, EngineHandle, EngineReport,
+    allowed_cpus,
+};
 pub use self::guard::Pooled;
 pub use self::handle::{PoolHandle, Submitted};
 pub use self::pool::{DestinationSnapshot, Pool, PoolSnapshot};
