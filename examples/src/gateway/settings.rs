@@ -89,7 +89,8 @@ impl Settings {
 
     /// The CPUs to serve on.
     pub(super) fn cpus(&self) -> Result<Vec<usize>, GatewayError> {
-        let mut cpus = allowed_cpus();
+        // Where they are not told, there is at least this one.
+        let mut cpus = pool_core::allowed_cpus().unwrap_or_else(|_| vec![0]);
         let asked = self.cores.map_or(cpus.len(), usize::from);
         if asked > cpus.len() {
             return Err(GatewayError::Cores {
@@ -99,16 +100,6 @@ impl Settings {
         }
         cpus.truncate(asked);
         Ok(cpus)
-    }
-}
-
-/// The CPUs that this process may run on; a container or `taskset` may leave it but a few.
-fn allowed_cpus() -> Vec<usize> {
-    match rustix::thread::sched_getaffinity(None) {
-        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU)
-            .filter(|cpu| set.is_set(*cpu))
-            .collect(),
-        Err(_) => vec![0],
     }
 }
 
