@@ -16,6 +16,7 @@ mod probe;
 mod shared;
 mod sleep;
 mod slot;
+mod snapshot;
 mod sockets;
 mod table;
 mod tasks;
@@ -29,5 +30,6 @@ pub use self::engine::{
 };
 pub use self::guard::Pooled;
 pub use self::handle::{PoolHandle, Submitted};
-pub use self::pool::{DestinationSnapshot, Pool, PoolSnapshot};
+pub use self::pool::Pool;
 pub use self::sleep::{Elapsed, Sleep};
+pub use self::snapshot::{DestinationSnapshot, PoolSnapshot};

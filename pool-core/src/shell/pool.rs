@@ -12,9 +12,9 @@ use super::destination::Destination;
 use super::guard::Pooled;
 use super::handle::PoolHandle;
 use super::shared::Shared;
+use super::snapshot::PoolSnapshot;
 use crate::PoolConfig;
 use crate::connector::Connector;
-use crate::state::{DestinationStats, Histograms};
 
 /// A pool of connections that belongs to one core.
 ///
@@ -160,7 +160,8 @@ impl<C: Connector> Pool<C> {
         self.shared.connector()
     }
 
-    /// The pool's gauges and counts at this moment.
+    /// The pool's gauges and counts at this moment. It takes time with the number of destinations,
+    /// some milliseconds for 100,000; [`PoolHandle::snapshot`] lets the core go on in between.
     #[must_use]
     pub fn snapshot(&self) -> PoolSnapshot<C::Key> {
         self.shared.snapshot()
@@ -185,26 +186,4 @@ impl<C: Connector> fmt::Debug for Pool<C> {
             .field("total", &self.snapshot().total)
             .finish_non_exhaustive()
     }
-}
-
-/// The statistics of a pool at one moment: plain values.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct PoolSnapshot<K> {
-    /// A destination has an entry while it has a connection, a waiter or a timer.
-    pub destinations: Vec<DestinationSnapshot<K>>,
-    /// Of all destinations, those included that the pool has forgotten.
-    pub total: DestinationStats,
-    /// How long acquires waited, connects took and connections were held.
-    pub histograms: Histograms,
-}
-
-/// The statistics of one destination at one moment.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct DestinationSnapshot<K> {
-    /// The destination.
-    pub key: K,
-    /// Its gauges and counts.
-    pub stats: DestinationStats,
 }

@@ -15,7 +15,6 @@ use super::core::Core;
 use super::effects::Action;
 use super::guard::Pooled;
 use super::handle::PoolHandle;
-use super::pool::{DestinationSnapshot, PoolSnapshot};
 use super::slot::{Answer, Slot};
 use super::table::Table;
 use crate::connector::{Connection, Connector};
@@ -50,7 +49,7 @@ pub(super) struct Shared<C: Connector> {
     connector: C,
     /// Borrowed only in [`mutate`](Self::mutate), and for reading in between; never across an
     /// await, a waker, or the drop of a user's value (invariant 13).
-    state: RefCell<PoolState>,
+    pub(super) state: RefCell<PoolState>,
     /// Room for actions, kept from one time to the next.
     actions: Cell<Vec<Action<C>>>,
     keys: RefCell<HashMap<C::Key, KeyId>>,
@@ -403,20 +402,6 @@ impl<C: Connector> Shared<C> {
 
     pub(super) fn handle(&self) -> PoolHandle<C> {
         PoolHandle::new(self.core.mailbox(), self.id, &self.draining)
-    }
-
-    pub(super) fn snapshot(&self) -> PoolSnapshot<C::Key> {
-        let state = self.state.borrow();
-        let names = self.names.borrow();
-        let destinations = state.keys().filter_map(|id| {
-            let (key, stats) = (names.get(id)?.clone(), state.destination_stats(id)?);
-            Some(DestinationSnapshot { key, stats })
-        });
-        PoolSnapshot {
-            destinations: destinations.collect(),
-            total: *state.totals(),
-            histograms: state.histograms(),
-        }
     }
 
     pub(super) fn poll_drained(&self, cx: &Context<'_>) -> Poll<()> {

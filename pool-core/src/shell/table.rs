@@ -26,6 +26,17 @@ impl<I: SlabId, T> Table<I, T> {
         self.entries[index].replace((id, value)).map(|(_, old)| old)
     }
 
+    /// How many places there are, taken or not.
+    pub(super) fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What stands in so many places from `from` on.
+    pub(super) fn range(&self, from: usize, places: usize) -> impl Iterator<Item = (I, &T)> {
+        let entries = self.entries.iter().skip(from).take(places).flatten();
+        entries.map(|(id, value)| (*id, value))
+    }
+
     pub(super) fn get(&self, id: I) -> Option<&T> {
         match self.entries.get(id.parts().0 as usize)? {
             Some((owner, value)) if *owner == id => Some(value),

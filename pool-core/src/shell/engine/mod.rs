@@ -21,6 +21,7 @@ use self::threads::{Deadline, Threads};
 use super::core::Core;
 use super::handle::{PoolHandle, Submitted};
 use super::pool::Pool;
+use super::snapshot::PoolSnapshot;
 use crate::connector::Connector;
 use crate::error::SubmitError;
 
@@ -225,6 +226,28 @@ impl<C: Connector> EngineHandle<C> {
     {
         let pools = self.pools.iter();
         pools.map(|pool| pool.submit(job.clone())).collect()
+    }
+
+    /// The gauges and counts of all cores' pools, merged, without holding any core up. A core that
+    /// has ended, or takes no job just now, is left out.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the counting.
+    pub async fn snapshot(&self) -> Option<PoolSnapshot<C::Key>>
+    where
+        C::Key: Send,
+    {
+        let asked: Vec<_> = self.pools.iter().map(PoolHandle::snapshot).collect();
+        let mut merged: Option<PoolSnapshot<C::Key>> = None;
+        for answer in asked.into_iter().flatten() {
+            match (answer.await, &mut merged) {
+                (Ok(snapshot), Some(merged)) => merged.merge(snapshot),
+                (Ok(snapshot), none) => *none = Some(snapshot),
+                (Err(_), _) => {}
+            }
+        }
+        merged
     }
 
     /// The numbers of the cores that run. One that is missing before the engine has ended has died
