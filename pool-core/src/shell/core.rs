@@ -21,6 +21,7 @@ use futures_lite::FutureExt;
 use super::mailbox::Mailbox;
 use super::shared::PoolHooks;
 use super::sleep::{Elapsed, Sleep};
+use super::sync::Alarm;
 use super::tasks::Tasks;
 use crate::Timestamp;
 use crate::error::StartError;
@@ -447,7 +448,7 @@ impl CoreBuilder {
     fn start(&self) -> io::Result<(Core, runtime::Park)> {
         let poller = Poller::new()?;
         let park = runtime::Park::new(poller.descriptor()?);
-        let mailbox = Mailbox::new(self.mailbox_capacity, poller.alarm());
+        let mailbox = Mailbox::new(self.mailbox_capacity, Alarm::new(poller.alarm()));
         let core = Core(Rc::new(CoreInner {
             started: Instant::now(),
             now: Cell::new(Timestamp::ZERO),

@@ -1,12 +1,10 @@
 //! How work from other threads reaches a core: a bounded queue and an alarm.
 
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Weak};
-
-use crossbeam_queue::ArrayQueue;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::core::Core;
+use super::sync::{Alarm, ArrayQueue, AtomicBool, fence};
 use crate::error::SubmitError;
 use crate::fence::catch;
 
@@ -18,12 +16,11 @@ pub(crate) struct Mailbox {
     /// The owner sleeps, or is about to: whoever pushes has to sound the alarm.
     parked: AtomicBool,
     closed: AtomicBool,
-    /// The owner's: a handle that outlives it keeps no descriptor open.
-    alarm: Weak<OwnedFd>,
+    alarm: Alarm,
 }
 
 impl Mailbox {
-    pub(crate) fn new(capacity: usize, alarm: Weak<OwnedFd>) -> Arc<Self> {
+    pub(crate) fn new(capacity: usize, alarm: Alarm) -> Arc<Self> {
         Arc::new(Self {
             jobs: ArrayQueue::new(capacity),
             parked: AtomicBool::new(false),
@@ -46,14 +43,17 @@ impl Mailbox {
         fence(Ordering::SeqCst);
         if self.closed.load(Ordering::Relaxed) {
             self.discard();
-        } else if self.parked.load(Ordering::Relaxed)
-            && self.parked.swap(false, Ordering::AcqRel)
-            && let Some(alarm) = self.alarm.upgrade()
-        {
-            // Fails only when the counter is full, and then it is readable already.
-            let _ = rustix::io::write(&*alarm, &1u64.to_ne_bytes());
+        } else if self.parked.load(Ordering::Relaxed) && self.claim_alarm() {
+            self.alarm.ring();
         }
         Ok(())
+    }
+
+    /// Of those who push while the owner sleeps, one sounds the alarm.
+    fn claim_alarm(&self) -> bool {
+        self.parked
+            .compare_exchange(true, false, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Whether the owner has ended.

@@ -18,6 +18,7 @@ mod sleep;
 mod slot;
 mod snapshot;
 mod sockets;
+mod sync;
 mod table;
 mod tasks;
 
