@@ -99,7 +99,7 @@ pub use net::{ConnectOptions, ForceClosed, ListenOptions, Readiness, TcpListener
 pub use shell::{
     Acquire, Core, CoreBuilder, CoreCounts, CoreEnd, CoreReport, CoreThread, Destination,
     DestinationSnapshot, Elapsed, Engine, EngineBuilder, EngineHandle, EngineReport, Pool,
-    PoolHandle, PoolSnapshot, Pooled, Sleep, Submitted, allowed_cpus,
+    PoolHandle, PoolSnapshot, Pooled, SharedCap, Sleep, Submitted, allowed_cpus,
 };
 pub use state::{Histogram, Histograms};
 pub use stats::{Acquires, DestinationStats, Gauge, Rejected, Timeouts};

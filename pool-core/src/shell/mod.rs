@@ -3,6 +3,7 @@
 //! It decides nothing. [`shared`] is the only borrower of the state; [`core`] owns the turn.
 
 mod acquire;
+mod cap;
 mod connect;
 mod core;
 mod destination;
@@ -21,8 +22,11 @@ mod sockets;
 mod sync;
 mod table;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 pub use self::acquire::Acquire;
+pub use self::cap::SharedCap;
 pub use self::core::{Core, CoreBuilder, CoreThread};
 pub use self::destination::Destination;
 pub use self::engine::{

@@ -6,7 +6,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Weak;
 
-pub(super) use std::sync::atomic::{AtomicBool, fence};
+pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+pub(super) use std::sync::{Mutex, MutexGuard};
 
 pub(super) use crossbeam_queue::ArrayQueue;
 

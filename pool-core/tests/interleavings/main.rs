@@ -10,12 +10,15 @@
 #![cfg(feature = "glommio")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
+mod cap;
 mod mailbox;
 mod shell;
 
 #[path = "../../src/fence.rs"]
 #[allow(dead_code, reason = "the files under test use their part")]
 mod fence;
+
+use pool_core::ConfigError;
 
 /// As the files under test name it.
 mod error {

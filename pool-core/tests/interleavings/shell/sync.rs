@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use loom::sync::Condvar;
-pub(crate) use loom::sync::Mutex;
-pub(crate) use loom::sync::atomic::AtomicBool;
 use loom::sync::atomic::AtomicUsize;
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 
 thread_local! {
     /// loom runs all threads of a model on the thread of its test.
