@@ -14,9 +14,8 @@ use futures_channel::oneshot;
 use futures_lite::FutureExt;
 
 use super::core::Core;
-use super::mailbox::{Job, Mailbox};
+use super::mailbox::Mailbox;
 use super::pool::Pool;
-use super::shared::Shared;
 use crate::connector::Connector;
 use crate::error::{JobError, SubmitError};
 use crate::fence::drop_panic;
@@ -84,20 +83,64 @@ impl<C: Connector> PoolHandle<C> {
         Fut: Future<Output = T> + 'static,
         T: Send + 'static,
     {
+        let (sender, receiver) = oneshot::channel();
+        let number = self.pool;
+        self.dispatch(move |core| start(core, number, job, sender))?;
+        Ok(Submitted { receiver })
+    }
+
+    /// Has `job` run as [`submit`](Self::submit) does, and leaves it to itself: there is no result,
+    /// nothing to wait for, and no way to cancel it.
+    ///
+    /// The jobs that one thread sends or submits begin in that order. One whose core or pool ends
+    /// before its turn is dropped; a panic in one is counted in [`Core::panics`].
+    ///
+    /// ```
+    /// # use pool_core::{Connector, PoolHandle, SubmitError};
+    /// /// Opens a connection ahead of the first request.
+    /// fn warm_up<C>(handle: &PoolHandle<C>, key: C::Key) -> Result<(), SubmitError>
+    /// where
+    ///     C: Connector,
+    ///     C::Key: Send,
+    /// {
+    ///     handle.send(move |pool| async move {
+    ///         if let Ok(conn) = pool.acquire(&key).await {
+    ///             conn.release();
+    ///         }
+    ///     })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError`]: the job was not taken and will never run.
+    pub fn send<F, Fut>(&self, job: F) -> Result<(), SubmitError>
+    where
+        F: FnOnce(Pool<C>) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        let number = self.pool;
+        self.dispatch(move |core| {
+            let future =
+                find(core, number).and_then(|pool| core.tasks().fence("a job", || job(pool)));
+            if let Some(future) = future {
+                core.spawn(future);
+            }
+        })
+    }
+
+    fn dispatch(&self, job: impl FnOnce(&Core) + Send + 'static) -> Result<(), SubmitError> {
         if self.mailbox.is_closed() {
             return Err(SubmitError::Gone);
         }
         if self.draining.load(Ordering::Acquire) {
             return Err(SubmitError::Draining);
         }
-        let (sender, receiver) = oneshot::channel();
-        let number = self.pool;
-        let job: Job = Box::new(move |core| start(core, number, job, sender));
         match Core::current() {
             Some(core) if Arc::ptr_eq(core.mailbox(), &self.mailbox) => job(&core),
-            _ => self.mailbox.push(job)?,
+            _ => self.mailbox.push(Box::new(job))?,
         }
-        Ok(Submitted { receiver })
+        Ok(())
     }
 
     pub(super) fn mailbox(&self) -> &Mailbox {
@@ -115,6 +158,12 @@ impl<C: Connector> PoolHandle<C> {
     }
 }
 
+/// None once the pool has gone.
+fn find<C: Connector>(core: &Core, number: PoolId) -> Option<Pool<C>> {
+    let shared = core.pool(number)?.into_any().downcast().ok()?;
+    Some(Pool { shared })
+}
+
 /// Runs a job on the owning core. Whatever happens to it, `sender` tells.
 fn start<C, F, Fut, T>(
     core: &Core,
@@ -127,16 +176,13 @@ fn start<C, F, Fut, T>(
     Fut: Future<Output = T> + 'static,
     T: 'static,
 {
-    let shared = core
-        .pool(number)
-        .and_then(|pool| pool.into_any().downcast::<Shared<C>>().ok());
-    let Some(shared) = shared else {
+    if sender.is_canceled() {
+        return;
+    }
+    let Some(pool) = find(core, number) else {
         // The receiver may have gone as well, and then nobody asks.
         let _ = sender.send(Err(JobError::Gone));
         return;
-    };
-    let pool = Pool {
-        shared: Rc::clone(&shared),
     };
     let tasks = Rc::clone(core.tasks());
     let Some(future) = tasks.fence("a job", || job(pool)) else {
