@@ -71,11 +71,11 @@ impl SharedCap {
     }
 
     /// Makes a pool, on the core that owns `mailbox`, a member.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no pool joins a cap yet"))]
     pub(crate) fn join(&self, mailbox: &Arc<Mailbox>) -> Member {
         let seat = Arc::new(Seat {
             mailbox: Arc::clone(mailbox),
             granted: AtomicU32::new(0),
+            holds: AtomicU32::new(0),
             asked: AtomicBool::new(false),
         });
         self.ledger.lock().seats.push(Arc::clone(&seat));
@@ -125,6 +125,8 @@ struct Seat {
     /// Permits that were transferred to it and that it has not collected. Only who holds the lock
     /// adds to it, and only while it is queued.
     granted: AtomicU32,
+    /// Permits that it has. A hint to the others, who may see an old one.
+    holds: AtomicU32,
     /// Somebody wants a permit of it.
     asked: AtomicBool,
 }
@@ -234,14 +236,13 @@ pub(crate) struct Member {
     held: Cell<u32>,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "no pool joins a cap yet"))]
 impl Member {
     /// Takes a permit if one is free; else stands in the queue for one, and asks the others to
     /// give one up. The grant comes by [`collect`](Self::collect).
     pub(crate) fn take(&self) -> bool {
         let taken = self.ledger.take_free() || self.ledger.take_or_queue(&self.seat);
         if taken {
-            self.held.set(self.held.get() + 1);
+            self.set_held(self.held.get() + 1);
         }
         taken
     }
@@ -251,7 +252,7 @@ impl Member {
         let held = self.held.get().checked_sub(1);
         debug_assert!(held.is_some(), "a permit was given back twice");
         if let Some(held) = held {
-            self.held.set(held);
+            self.set_held(held);
             self.ledger.give();
         }
     }
@@ -280,7 +281,7 @@ impl Member {
         // Not a load before it: whoever adds after this must see every job taken before this, so
         // that a mailbox found full is one that is looked after again.
         let granted = self.seat.granted.swap(0, AcqRel);
-        self.held.set(self.held.get() + granted);
+        self.set_held(self.held.get() + granted);
         granted
     }
 
@@ -290,7 +291,24 @@ impl Member {
         self.seat.asked.swap(false, AcqRel)
     }
 
+    /// Whether another member waits for a permit that has none at all.
+    pub(crate) fn needed(&self) -> bool {
+        waiting(self.ledger.count.load(Relaxed)) > 0
+            && self
+                .ledger
+                .lock()
+                .queue
+                .iter()
+                .any(|other| !Arc::ptr_eq(other, &self.seat) && other.holds.load(Relaxed) == 0)
+    }
+
+    fn set_held(&self, held: u32) {
+        self.held.set(held);
+        self.seat.holds.store(held, Relaxed);
+    }
+
     /// How many permits it has taken or collected, and not given back.
+    #[cfg(test)]
     pub(crate) fn held(&self) -> u32 {
         self.held.get()
     }

@@ -291,13 +291,31 @@ impl Core {
     }
 
     fn open_mail(&self) -> bool {
-        for taken in 0..JOBS_PER_TURN {
-            let Some(job) = self.0.mailbox.pop() else {
-                return taken > 0;
-            };
+        let mut opened = 0;
+        while opened < JOBS_PER_TURN
+            && let Some(job) = self.0.mailbox.pop()
+        {
             self.0.tasks.fence("a job", || job(self));
+            opened += 1;
         }
-        true
+        if opened > 0 {
+            self.deal_with_others();
+        }
+        opened > 0
+    }
+
+    /// Lets the pools see what other cores have done to a cap that they share: they have told by
+    /// mail.
+    fn deal_with_others(&self) {
+        let pools: Vec<_> = {
+            let pools = self.0.pools.borrow();
+            let sharing = pools.iter().filter_map(|(_, pool)| pool.upgrade());
+            sharing.filter(|pool| pool.shares_a_cap()).collect()
+        };
+        for pool in pools {
+            let tasks = &self.0.tasks;
+            tasks.fence("a connection", || pool.deal_with_others());
+        }
     }
 
     fn next_deadline(&self) -> Timestamp {

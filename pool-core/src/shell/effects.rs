@@ -26,6 +26,9 @@ pub(super) enum Action<C: Connector> {
     ForceClose(Readiness, CloseReason, &'static Location<'static>),
     Probe(ConnId, C::Connection, Abort),
     ReportLeak(ConnId, &'static Location<'static>),
+    AskPermit,
+    ReturnPermit,
+    WithdrawPermit,
     /// A key's copies, for their destructors.
     Forget(Option<C::Key>, Option<C::Key>),
 }
@@ -47,7 +50,9 @@ impl<C: Connector> Shared<C> {
             Effect::ReportLeak(conn) => self
                 .acquired_at(conn)
                 .map(|acquired_at| Action::ReportLeak(conn, acquired_at)),
-            Effect::AskPermit | Effect::ReturnPermit | Effect::WithdrawPermit => None,
+            Effect::AskPermit => Some(Action::AskPermit),
+            Effect::ReturnPermit => Some(Action::ReturnPermit),
+            Effect::WithdrawPermit => Some(Action::WithdrawPermit),
             Effect::Deliver(waiter, conn) => {
                 let waker = self.answer(waiter).give(Ok(conn));
                 waker.map(Action::Wake)
@@ -112,6 +117,9 @@ impl<C: Connector> Shared<C> {
                 Action::ReportLeak(conn, acquired_at) => {
                     tracing::warn!(?conn, %acquired_at, "held for half the hold timeout");
                 }
+                Action::AskPermit => self.ask_permit(),
+                Action::ReturnPermit => self.return_permit(),
+                Action::WithdrawPermit => self.withdraw_permit(),
                 Action::Forget(name, entry) => self.fence_drop((name, entry)),
             }
         }

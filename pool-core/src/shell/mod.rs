@@ -12,6 +12,7 @@ mod engine;
 mod guard;
 mod handle;
 mod mailbox;
+mod permits;
 mod pool;
 mod probe;
 mod shared;

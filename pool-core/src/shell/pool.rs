@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::acquire::Acquire;
+use super::cap::SharedCap;
 use super::core::Core;
 use super::destination::Destination;
 use super::guard::Pooled;
@@ -55,7 +56,19 @@ impl<C: Connector> Pool<C> {
     /// Makes an empty pool on `core`.
     pub fn new(core: &Core, config: PoolConfig, connector: C) -> Self {
         Self {
-            shared: Shared::new(core, config, connector),
+            shared: Shared::new(core, config, connector, None),
+        }
+    }
+
+    /// Makes an empty pool on `core` whose connections count against `cap` together with those of
+    /// other pools, on this core or on others.
+    ///
+    /// When all of the cap is in use, a pool that needs a connection gets the room of one that is
+    /// idle in any of them; a pool without any connection gets that of the next one released.
+    /// `max_unpooled` has no effect under a shared cap.
+    pub fn with_shared_cap(core: &Core, config: PoolConfig, connector: C, cap: &SharedCap) -> Self {
+        Self {
+            shared: Shared::new(core, config, connector, Some(cap)),
         }
     }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::cap::{Member, SharedCap};
 use super::core::Core;
 use super::effects::Action;
 use super::guard::Pooled;
@@ -37,6 +38,9 @@ pub(crate) trait PoolHooks {
     fn next_timeout(&self) -> Option<Timestamp>;
     /// Returns whether anything came of it.
     fn handle_timeout(&self) -> bool;
+    fn shares_a_cap(&self) -> bool;
+    /// There was mail: other cores may have given permits, or asked for some.
+    fn deal_with_others(&self);
     /// The core ends: nothing may be left.
     fn close_now(&self);
     fn into_any(self: Rc<Self>) -> Rc<dyn Any>;
@@ -56,24 +60,36 @@ pub(super) struct Shared<C: Connector> {
     pub(super) names: RefCell<Table<KeyId, C::Key>>,
     pub(super) conns: RefCell<Table<ConnId, Slot<C::Connection>>>,
     waiters: RefCell<Table<WaiterId, Rc<Answer<C::Error>>>>,
+    /// Its part in a cap that it shares with pools of other cores.
+    pub(super) member: Option<Member>,
     /// Set once, and read by the handles on other threads.
     draining: Arc<AtomicBool>,
     drained: Cell<Option<Vec<Waker>>>,
 }
 
 impl<C: Connector> Shared<C> {
-    pub(super) fn new(core: &Core, config: PoolConfig, connector: C) -> Rc<Self> {
+    pub(super) fn new(
+        core: &Core,
+        config: PoolConfig,
+        connector: C,
+        cap: Option<&SharedCap>,
+    ) -> Rc<Self> {
+        let mut state = PoolState::new(config, seed());
+        if cap.is_some() {
+            state.share_cap();
+        }
         let shared = Rc::new_cyclic(|weak: &Weak<Self>| Self {
             core: core.clone(),
             id: core.add_pool(weak.clone()),
             me: weak.clone(),
             connector,
-            state: RefCell::new(PoolState::new(config, seed())),
+            state: RefCell::new(state),
             actions: Cell::default(),
             keys: RefCell::default(),
             names: RefCell::new(Table::new()),
             conns: RefCell::new(Table::new()),
             waiters: RefCell::new(Table::new()),
+            member: cap.map(|cap| cap.join(core.mailbox())),
             draining: Arc::default(),
             drained: Cell::new(None),
         });
@@ -445,6 +461,14 @@ impl<C: Connector> PoolHooks for Shared<C> {
         let any = !actions.is_empty();
         self.act(actions);
         any
+    }
+
+    fn shares_a_cap(&self) -> bool {
+        self.member.is_some()
+    }
+
+    fn deal_with_others(&self) {
+        Self::deal_with_others(self);
     }
 
     fn close_now(&self) {

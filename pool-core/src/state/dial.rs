@@ -192,7 +192,7 @@ impl PoolState {
     pub fn connect_failed(&mut self, now: Timestamp, conn: ConnId) -> Option<WaiterId> {
         self.observe(now);
         let (key, status) = self.connecting(conn)?;
-        self.fail_connect(now, key, conn);
+        self.fail_connect(now, key, conn, None);
         let failed = self.served_by(key, status);
         if let Some(waiter) = failed {
             self.end_waiter(waiter);
@@ -205,9 +205,8 @@ impl PoolState {
     pub(super) fn connect_timed_out(&mut self, now: Timestamp, conn: ConnId) {
         let Conn { key, status, .. } = self.conns[conn];
         self.tally(key, |stats| stats.timeouts.connect += 1);
-        self.fail_connect(now, key, conn);
-        self.effects
-            .push_back(Effect::AbortConnect(conn, CloseReason::ConnectTimeout));
+        let effect = Effect::AbortConnect(conn, CloseReason::ConnectTimeout);
+        self.fail_connect(now, key, conn, Some(effect));
         if let Some(waiter) = self.served_by(key, status) {
             self.reject(waiter, Rejection::ConnectTimeout);
         }
@@ -216,11 +215,11 @@ impl PoolState {
 
     /// Gives up a connect that did not fail, and with it the waiter that nothing else can serve.
     pub(super) fn abort_connect(&mut self, conn: ConnId, reason: CloseReason) {
-        let Some(Conn { key, status, .. }) = self.end_conn(conn) else {
+        let effect = Effect::AbortConnect(conn, reason);
+        let Some(Conn { key, status, .. }) = self.end_conn(conn, Some(effect)) else {
             return;
         };
         self.tally(key, |stats| stats.connect_aborted += 1);
-        self.effects.push_back(Effect::AbortConnect(conn, reason));
         if let ConnStatus::ConnectingFor(waiter) = status {
             let over = self.phase.is_over();
             self.reject(
@@ -250,8 +249,8 @@ impl PoolState {
         connecting.then_some((key, status))
     }
 
-    fn fail_connect(&mut self, now: Timestamp, key: KeyId, conn: ConnId) {
-        self.end_conn(conn);
+    fn fail_connect(&mut self, now: Timestamp, key: KeyId, conn: ConnId, effect: Option<Effect>) {
+        self.end_conn(conn, effect);
         self.tally(key, |stats| stats.connect_failed += 1);
         self.start_backoff(now, key);
     }

@@ -281,14 +281,16 @@ impl PoolState {
         self.timers.freshen(timer);
     }
 
-    /// Frees a connection's slot and timer, whatever its status.
-    fn end_conn(&mut self, id: ConnId) -> Option<Conn> {
+    /// Frees a connection's slot and timer, whatever its status, and has its socket closed as
+    /// `effect` says before its room is anybody else's.
+    fn end_conn(&mut self, id: ConnId, effect: Option<Effect>) -> Option<Conn> {
         self.leave(id);
         let conn = self.conns.remove(id)?;
         self.timers.remove(conn.timer);
         if conn.unpooled {
             self.tally(conn.key, |stats| stats.unpooled.lower());
         }
+        self.effects.extend(effect);
         self.room_freed();
         Some(conn)
     }

@@ -177,9 +177,8 @@ impl PoolState {
         reason: CloseReason,
         effect: fn(ConnId, CloseReason) -> Effect,
     ) {
-        if let Some(Conn { key, .. }) = self.end_conn(conn) {
+        if let Some(Conn { key, .. }) = self.end_conn(conn, Some(effect(conn, reason))) {
             self.tally(key, |stats| stats.count_close(reason));
-            self.effects.push_back(effect(conn, reason));
         }
     }
 }

@@ -156,9 +156,13 @@ impl PoolState {
     /// Whether one more connection fits under the caps over all keys.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
+        self.is_below_max_total() && !matches!(self.room.permits, Some(Permits { spare: 0, .. }))
+    }
+
+    #[inline]
+    fn is_below_max_total(&self) -> bool {
         let total = self.config.max_total();
         total.is_none_or(|cap| self.totals.live() < cap)
-            && !matches!(self.room.permits, Some(Permits { spare: 0, .. }))
     }
 
     /// How many more connections of a key would fit, those included that others would have to make
@@ -188,10 +192,8 @@ impl PoolState {
         if self.has_room() {
             return true;
         }
-        let under_total = self.config.max_total();
-        let under_total = under_total.is_none_or(|cap| self.totals.live() < cap);
         if let Some(permits) = &self.room.permits
-            && under_total
+            && self.is_below_max_total()
             && permits.asking != Asking::Queued
         {
             return false;
@@ -214,6 +216,7 @@ impl PoolState {
             return false;
         }
         if !self.has_room()
+            && self.is_below_max_total()
             && let Some(permits) = &mut self.room.permits
             && permits.asking == Asking::No
         {
@@ -278,11 +281,12 @@ impl PoolState {
     /// for a permit, or gives permits back, as that leaves it.
     pub(super) fn share_room(&mut self, now: Timestamp) {
         self.feed_starving(now);
-        let ample = self.room.is_ample();
+        // At `max_total` a permit is of no use here, and may be elsewhere.
+        let usable = !self.room.is_ample() && self.is_below_max_total();
         let Some(permits) = &mut self.room.permits else {
             return;
         };
-        if !ample {
+        if usable {
             if permits.asking == Asking::No && permits.spare == 0 {
                 permits.asking = Asking::Asked;
                 self.effects.push_back(Effect::AskPermit);

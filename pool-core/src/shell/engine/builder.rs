@@ -15,6 +15,7 @@ use crate::PoolConfig;
 use crate::connector::Connector;
 use crate::error::{EngineStartError, StartError};
 use crate::fence::catch;
+use crate::shell::cap::SharedCap;
 use crate::shell::core::{Core, CoreBuilder};
 use crate::shell::handle::PoolHandle;
 use crate::shell::pool::Pool;
@@ -57,6 +58,7 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
 pub struct EngineBuilder<C: Connector> {
     cores: Cores,
     config: PoolConfig,
+    cap: Option<SharedCap>,
     core: CoreBuilder,
     name: String,
     connector: PhantomData<fn() -> C>,
@@ -87,6 +89,7 @@ impl<C: Connector> EngineBuilder<C> {
         Self {
             cores: Cores::EachAllowedCpu,
             config: PoolConfig::default(),
+            cap: None,
             core: Core::builder(),
             name: "pinpool".to_owned(),
             connector: PhantomData,
@@ -109,6 +112,12 @@ impl<C: Connector> EngineBuilder<C> {
     /// The limits of each core's pool. Default: those of [`PoolConfig`].
     pub fn config(mut self, config: PoolConfig) -> Self {
         self.config = config;
+        self
+    }
+
+    /// A cap on the connections of all cores' pools together. Default: none.
+    pub fn shared_cap(mut self, cap: SharedCap) -> Self {
+        self.cap = Some(cap);
         self
     }
 
@@ -150,6 +159,7 @@ impl<C: Connector> EngineBuilder<C> {
                 number,
                 core: self.core.clone().cpu(cpu).name(name.clone()),
                 config: self.config.clone(),
+                cap: self.cap.clone(),
                 connector: Arc::clone(&connector),
             };
             let (report, started) = mpsc::channel();
@@ -190,6 +200,7 @@ struct Plan<F> {
     number: usize,
     core: CoreBuilder,
     config: PoolConfig,
+    cap: Option<SharedCap>,
     connector: Arc<F>,
 }
 
@@ -218,7 +229,10 @@ impl<F> Plan<F> {
                     let _ = started.send(Err(panicked));
                     return None;
                 };
-                let pool = Pool::new(&core, self.config, connector);
+                let pool = match &self.cap {
+                    Some(cap) => Pool::with_shared_cap(&core, self.config, connector, cap),
+                    None => Pool::new(&core, self.config, connector),
+                };
                 let _ = started.send(Ok(pool.handle()));
                 Some(serve(core, pool, stopped).await)
             });

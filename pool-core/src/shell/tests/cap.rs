@@ -1,8 +1,8 @@
 //! The shared cap: one step at a time, and many cores at once.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::shell::sync::Alarm;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn mailbox() -> Arc<Mailbox> {
-    Mailbox::new(8, Alarm::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap()))
+    Mailbox::new(8, Alarm::new(Weak::new()))
 }
 
 fn cap(max: u32) -> SharedCap {
@@ -154,7 +154,7 @@ fn closed_mailbox_does_not_keep_a_permit_for_ever() {
 /// A thread that stands for a core with one pool.
 struct Core {
     mailbox: Arc<Mailbox>,
-    eventfd: OwnedFd,
+    eventfd: Arc<OwnedFd>,
     member: Member,
     /// The state of an xorshift64 generator.
     random: u64,
@@ -166,8 +166,8 @@ struct Core {
 
 impl Core {
     fn start(cap: &SharedCap, held: &Arc<AtomicU32>, seed: u64) -> Self {
-        let eventfd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let alarm = Alarm::new(eventfd.try_clone().unwrap());
+        let eventfd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+        let alarm = Alarm::new(Arc::downgrade(&eventfd));
         // So small that it is full at times.
         let mailbox = Mailbox::new(1, alarm);
         Self {

@@ -1,7 +1,11 @@
 //! The files under test, and what stands for the rest of the shell.
 
 #[path = "../../../src/shell/cap.rs"]
-#[allow(unreachable_pub, reason = "the engine's users see some of it")]
+#[allow(
+    unreachable_pub,
+    dead_code,
+    reason = "the rest of the engine sees more of it"
+)]
 pub(crate) mod cap;
 #[path = "../../../src/shell/mailbox.rs"]
 pub(crate) mod mailbox;
