@@ -11,6 +11,7 @@
     reason = "raw descriptors and uninitialised buffers end here"
 )]
 
+mod flags;
 mod listener;
 mod poller;
 pub(crate) mod runtime;

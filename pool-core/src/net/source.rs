@@ -1,6 +1,6 @@
 //! One registered descriptor: what the kernel last said of it, and who waits for more.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{RecvFlags, Shutdown};
 
+use super::flags::{Flag, Flags};
 use super::poller::{Poller, SourceId};
 use crate::CloseReason;
 use crate::state::ConnId;
@@ -20,7 +21,7 @@ use crate::state::slab::slab_id;
 ///
 /// A peer that is always ready would otherwise keep its task running, and the core's other tasks,
 /// timers and mailbox waiting, for as long as it likes.
-const OPERATIONS_PER_TURN: u16 = 32;
+const OPERATIONS_PER_TURN: u8 = 32;
 
 slab_id! {
     /// Names a pool of a core.
@@ -110,30 +111,24 @@ impl Failure {
     }
 }
 
+/// Every connection has one for its life, idle or not, so each byte here counts many times.
 pub(crate) struct Source {
     fd: OwnedFd,
     poller: Weak<Poller>,
     id: Cell<Option<SourceId>>,
-    readable: Cell<bool>,
-    writable: Cell<bool>,
-    /// The peer will send no more (FIN), or the connection is dead.
-    peer_closed: Cell<bool>,
-    /// Reset, or given up by the network.
-    dead: Cell<bool>,
-    /// The peer has sent urgent data, which ends reads before the kernel's buffer is empty.
-    urgent: Cell<bool>,
-    /// We have shut down our sending side: a refused write says nothing of the peer any more.
-    write_shut: Cell<bool>,
+    flags: Flags,
     failure: Cell<Option<Failure>>,
     /// What a write was refused with. The kernel tells an error once, so the end of file that a
     /// read finds afterwards is no clean one.
     refused: Cell<Option<rustix::io::Errno>>,
-    reader: RefCell<Option<Waker>>,
-    writer: RefCell<Option<Waker>>,
-    watch: Cell<(WatchMode, Option<WatchToken>)>,
-    /// The turn in which `operations` were counted.
-    turn: Cell<u64>,
-    operations: Cell<u16>,
+    reader: Cell<Option<Waker>>,
+    writer: Cell<Option<Waker>>,
+    watch: Cell<WatchMode>,
+    watcher: Cell<Option<WatchToken>>,
+    /// The turn in which `operations` were counted, cut off: that the same number comes back
+    /// matters to nobody.
+    turn: Cell<u32>,
+    operations: Cell<u8>,
 }
 
 impl Source {
@@ -144,17 +139,13 @@ impl Source {
             fd,
             poller: Rc::downgrade(poller),
             id: Cell::new(None),
-            readable: Cell::new(false),
-            writable: Cell::new(false),
-            peer_closed: Cell::new(false),
-            dead: Cell::new(false),
-            urgent: Cell::new(false),
-            write_shut: Cell::new(false),
+            flags: Flags::default(),
             failure: Cell::new(None),
             refused: Cell::new(None),
-            reader: RefCell::new(None),
-            writer: RefCell::new(None),
-            watch: Cell::new((WatchMode::Off, None)),
+            reader: Cell::new(None),
+            writer: Cell::new(None),
+            watch: Cell::new(WatchMode::Off),
+            watcher: Cell::new(None),
             turn: Cell::new(0),
             operations: Cell::new(0),
         });
@@ -169,37 +160,36 @@ impl Source {
         // Without an error a hang-up is the end of both directions, clean, unless the error has
         // been told to a write before.
         let hung_up = events.contains(EventFlags::HUP);
-        let dead = events.contains(EventFlags::ERR) || (hung_up && self.dead.get());
+        let dead = events.contains(EventFlags::ERR) || (hung_up && self.flags.has(Flag::Dead));
         let closed = dead || hung_up || events.contains(EventFlags::RDHUP);
         let urgent = events.contains(EventFlags::PRI);
         let incoming = closed || urgent || events.contains(EventFlags::IN);
         if dead {
-            self.dead.set(true);
+            self.flags.set(Flag::Dead);
         }
         if urgent {
-            self.urgent.set(true);
+            self.flags.set(Flag::Urgent);
         }
         if closed {
-            self.peer_closed.set(true);
+            self.flags.set(Flag::PeerClosed);
         }
         if incoming {
-            self.readable.set(true);
+            self.flags.set(Flag::Readable);
             wake(&self.reader);
         }
         if dead || hung_up || events.contains(EventFlags::OUT) {
-            self.writable.set(true);
+            self.flags.set(Flag::Writable);
             wake(&self.writer);
         }
-        let (mode, token) = self.watch.get();
-        match mode {
-            WatchMode::Any if incoming => token,
-            WatchMode::Death if dead => token,
+        match self.watch.get() {
+            WatchMode::Any if incoming => self.watcher.get(),
+            WatchMode::Death if dead => self.watcher.get(),
             _ => None,
         }
     }
 
     pub(super) fn set_writable(&self) {
-        self.writable.set(true);
+        self.flags.set(Flag::Writable);
     }
 
     /// Runs `read` when there is something to read, until it would block. The first error is
@@ -220,15 +210,16 @@ impl Source {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(errno)) => Poll::Ready(Err(self.fail(errno))),
             Poll::Ready(Ok(0)) if wanted > 0 => {
-                self.peer_closed.set(true);
+                self.flags.set(Flag::PeerClosed);
                 Poll::Ready(match self.refused.get() {
                     Some(errno) => Err(self.fail(errno)),
                     None => Ok(0),
                 })
             }
             Poll::Ready(Ok(n)) => {
-                if n < wanted && !self.peer_closed.get() && !self.urgent.get() {
-                    self.readable.set(false);
+                if n < wanted && !self.flags.has(Flag::PeerClosed) && !self.flags.has(Flag::Urgent)
+                {
+                    self.flags.clear(Flag::Readable);
                 }
                 Poll::Ready(Ok(n))
             }
@@ -242,12 +233,12 @@ impl Source {
         cx: &Context<'_>,
         mut take: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<T>,
     ) -> Poll<rustix::io::Result<T>> {
-        while self.readable.get() {
+        while self.flags.has(Flag::Readable) {
             if !self.within_budget(cx) {
                 return Poll::Pending;
             }
             match take(self.fd.as_fd()) {
-                Err(rustix::io::Errno::AGAIN) => self.readable.set(false),
+                Err(rustix::io::Errno::AGAIN) => self.flags.clear(Flag::Readable),
                 Err(rustix::io::Errno::INTR) => {}
                 outcome => return Poll::Ready(outcome),
             }
@@ -267,23 +258,23 @@ impl Source {
         if let Some(Failure::Forced(closed)) = self.failure.get() {
             return Poll::Ready(Err(Failure::Forced(closed).error()));
         }
-        while self.writable.get() {
+        while self.flags.has(Flag::Writable) {
             if !self.within_budget(cx) {
                 return Poll::Pending;
             }
             match write(self.fd.as_fd()) {
                 Ok(n) => {
-                    if n < wanted && !self.dead.get() {
-                        self.writable.set(false);
+                    if n < wanted && !self.flags.has(Flag::Dead) {
+                        self.flags.clear(Flag::Writable);
                     }
                     return Poll::Ready(Ok(n));
                 }
-                Err(rustix::io::Errno::AGAIN) => self.writable.set(false),
+                Err(rustix::io::Errno::AGAIN) => self.flags.clear(Flag::Writable),
                 Err(rustix::io::Errno::INTR) => {}
                 // Not final for reads: an answer that arrived before the reset can still be read.
                 Err(errno) => {
-                    if !self.write_shut.get() {
-                        self.dead.set(true);
+                    if !self.flags.has(Flag::WriteShut) {
+                        self.flags.set(Flag::Dead);
                         self.refused.set(Some(errno));
                     }
                     return Poll::Ready(Err(errno.into()));
@@ -296,7 +287,7 @@ impl Source {
 
     /// Waits for the end of a connect.
     pub(super) fn poll_connected(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        if !self.writable.get() {
+        if !self.flags.has(Flag::Writable) {
             store(&self.writer, cx);
             return Poll::Pending;
         }
@@ -306,7 +297,7 @@ impl Source {
 
     /// Ready once the connection is dead, whether or not anything is read.
     pub(super) fn poll_reset(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.dead.get() || self.failure.get().is_some() {
+        if self.flags.has(Flag::Dead) || self.failure.get().is_some() {
             return Poll::Ready(());
         }
         store(&self.reader, cx);
@@ -314,16 +305,20 @@ impl Source {
     }
 
     fn fail(&self, errno: rustix::io::Errno) -> io::Error {
-        self.dead.set(true);
+        self.flags.set(Flag::Dead);
         self.failure.set(Some(Failure::Os(errno)));
         errno.into()
     }
 
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "only the low digits of the turn are compared"
+    )]
     fn within_budget(&self, cx: &Context<'_>) -> bool {
         let Some(poller) = self.poller.upgrade() else {
             return true;
         };
-        let turn = poller.turn();
+        let turn = poller.turn() as u32;
         if self.turn.replace(turn) != turn {
             self.operations.set(0);
         }
@@ -342,13 +337,13 @@ impl Source {
 
     pub(super) fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         if how != Shutdown::Read {
-            self.write_shut.set(true);
+            self.flags.set(Flag::WriteShut);
         }
         Ok(rustix::net::shutdown(&self.fd, how)?)
     }
 
     pub(super) fn is_peer_closed(&self) -> bool {
-        self.peer_closed.get()
+        self.flags.has(Flag::PeerClosed)
     }
 }
 
@@ -360,23 +355,21 @@ impl Drop for Source {
     }
 }
 
-fn store(slot: &RefCell<Option<Waker>>, cx: &Context<'_>) {
-    if slot
-        .borrow()
+fn store(slot: &Cell<Option<Waker>>, cx: &Context<'_>) {
+    let current = slot.take();
+    let is_same = current
         .as_ref()
-        .is_some_and(|waker| waker.will_wake(cx.waker()))
-    {
-        return;
+        .is_some_and(|waker| waker.will_wake(cx.waker()));
+    // Back before the clone, which is a user's code and may lead here again.
+    slot.set(current);
+    if !is_same {
+        let old = slot.replace(Some(cx.waker().clone()));
+        drop(old);
     }
-    // A waker is user code: neither its clone nor its drop may run under the borrow.
-    let new = Some(cx.waker().clone());
-    let old = slot.replace(new);
-    drop(old);
 }
 
-fn wake(slot: &RefCell<Option<Waker>>) {
-    let waker = slot.borrow_mut().take();
-    if let Some(waker) = waker {
+fn wake(slot: &Cell<Option<Waker>>) {
+    if let Some(waker) = slot.take() {
         crate::fence::wake(waker);
     }
 }
@@ -398,7 +391,7 @@ impl Readiness {
     /// The peer will send no more: it has sent FIN or RST.
     #[must_use]
     pub fn is_peer_closed(&self) -> bool {
-        self.0.peer_closed.get()
+        self.0.flags.has(Flag::PeerClosed)
     }
 
     /// Whether a connection at a message boundary may be used again: the peer has neither closed
@@ -411,23 +404,23 @@ impl Readiness {
     /// [`CloseReason::Reset`], [`CloseReason::PeerClosed`] or [`CloseReason::StrayBytes`].
     pub fn check_quiet(&self) -> Result<(), CloseReason> {
         let source = &*self.0;
-        if source.dead.get() {
+        if source.flags.is_quiet() {
+            return Ok(());
+        }
+        if source.flags.has(Flag::Dead) {
             return Err(CloseReason::Reset);
         }
-        if source.peer_closed.get() {
+        if source.flags.has(Flag::PeerClosed) {
             return Err(CloseReason::PeerClosed);
         }
-        if source.urgent.get() {
+        if source.flags.has(Flag::Urgent) {
             return Err(CloseReason::StrayBytes);
-        }
-        if !source.readable.get() {
-            return Ok(());
         }
         let mut byte = [0u8];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         match rustix::net::recv(&source.fd, &mut byte[..], flags) {
             Err(rustix::io::Errno::AGAIN) => {
-                source.readable.set(false);
+                source.flags.clear(Flag::Readable);
                 Ok(())
             }
             Ok((_, 0)) => Err(CloseReason::PeerClosed),
@@ -439,15 +432,15 @@ impl Readiness {
     /// What the flags say of a connection about to be handed out; none: something has come in, or
     /// the last read has filled its buffer, and the connection has to be asked.
     pub(crate) fn flags(&self) -> Option<Result<(), CloseReason>> {
-        let source = &*self.0;
-        if source.dead.get() {
-            Some(Err(CloseReason::Reset))
-        } else if source.peer_closed.get() {
-            Some(Err(CloseReason::PeerClosed))
-        } else if source.readable.get() || source.urgent.get() {
-            None
-        } else {
+        let flags = &self.0.flags;
+        if flags.is_quiet() {
             Some(Ok(()))
+        } else if flags.has(Flag::Dead) {
+            Some(Err(CloseReason::Reset))
+        } else if flags.has(Flag::PeerClosed) {
+            Some(Err(CloseReason::PeerClosed))
+        } else {
+            None
         }
     }
 
@@ -457,11 +450,12 @@ impl Readiness {
     }
 
     pub(crate) fn is_dead(&self) -> bool {
-        self.0.dead.get()
+        self.0.flags.has(Flag::Dead)
     }
 
     pub(crate) fn watch(&self, mode: WatchMode, token: WatchToken) {
-        self.0.watch.set((mode, Some(token)));
+        self.0.watch.set(mode);
+        self.0.watcher.set(Some(token));
     }
 
     /// Forgets who last waited on the socket. An idle connection must not hold its last user's
@@ -472,7 +466,8 @@ impl Readiness {
     }
 
     pub(crate) fn unwatch(&self) {
-        self.0.watch.set((WatchMode::Off, None));
+        self.0.watch.set(WatchMode::Off);
+        self.0.watcher.set(None);
     }
 
     /// Shuts the socket down under its holder, whose next read or write fails with `closed`.
@@ -491,11 +486,16 @@ impl Readiness {
 
 impl fmt::Debug for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Readiness")
-            .field("readable", &self.0.readable.get())
-            .field("writable", &self.0.writable.get())
-            .field("peer_closed", &self.0.peer_closed.get())
-            .field("dead", &self.0.dead.get())
-            .finish()
+        f.debug_tuple("Readiness").field(&self.0.flags).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Source;
+
+    #[test]
+    fn a_registered_socket_takes_no_more_than_96_bytes() {
+        assert!(size_of::<Source>() <= 96, "{}", size_of::<Source>());
     }
 }
