@@ -4,5 +4,6 @@
 
 pub mod durations;
 pub mod gateway;
+pub mod lines;
 pub mod origin;
 pub mod server;

@@ -104,3 +104,8 @@ pub use shell::{
 pub use state::{Histogram, Histograms};
 pub use stats::{Acquires, DestinationStats, Gauge, Rejected, Timeouts};
 pub use time::Timestamp;
+
+/// The README's program is compiled and run with the tests.
+#[cfg(all(doctest, feature = "glommio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
