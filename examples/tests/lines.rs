@@ -22,7 +22,7 @@ fn the_program_asks_everything_over_few_connections_and_ends() {
         drop(sender.send(ran));
     });
     let report = ended.recv_timeout(DEADLINE).unwrap().unwrap();
-    let stats = &report.pool.total;
+    let stats = &report.stats;
     assert_eq!(stats.acquires.requested, 1000);
     assert_eq!(stats.acquires.fresh + stats.acquires.reused, 1000);
     assert!(stats.acquires.queued >= 12, "{stats:?}");

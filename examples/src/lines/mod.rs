@@ -10,12 +10,10 @@ mod server;
 use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::mpsc;
 use std::time::Duration;
 
-use futures_channel::oneshot;
 use pool_core::{
-    AcquireError, CloseReason, Core, Histograms, Pool, PoolConfig, PoolHandle, PoolSnapshot,
+    AcquireError, CloseReason, DestinationStats, Engine, Histograms, Pool, PoolConfig, PoolHandle,
 };
 
 pub use connector::{LineConnector, LineError, LineStream};
@@ -78,10 +76,6 @@ pub async fn ask(
 }
 
 /// The limits that [`run`] gives its pool: few connections, for which the questions queue.
-///
-/// # Panics
-///
-/// Never: the values are constants within their ranges.
 #[must_use]
 pub fn config() -> PoolConfig {
     PoolConfig::builder()
@@ -102,25 +96,19 @@ pub fn config() -> PoolConfig {
 pub fn run() -> Result<Report, BoxError> {
     let server = LineServer::start()?;
     let address = server.address();
-    let (started, handles) = mpsc::channel();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let core = Core::builder()
+    let engine = Engine::builder()
+        .unpinned(1)
         .name("lines")
-        .spawn(move |core| async move {
-            let pool = Pool::new(&core, config(), LineConnector::new(&core));
-            let _ = started.send(pool.handle());
-            // A sender that is dropped stops it too.
-            let _ = stopped.await;
-            pool.drain(GRACE).await;
-            pool.snapshot()
-        })?;
-    let handle = handles.recv()?;
+        .config(config())
+        .start(LineConnector::new)?;
+    let handle = engine.handle().pools()[0].clone();
     ask_many(&handle, address)?;
     await_probes(&handle)?;
-    let _ = stop.send(());
-    let pool = core.join().map_err(|_| "the core panicked")?;
+    let histograms = handle.snapshot()?.wait()?.histograms;
+    let ended = engine.drain_blocking(GRACE);
     Ok(Report {
-        pool,
+        stats: ended.total(),
+        histograms,
         accepted: server.stop(),
     })
 }
@@ -174,15 +162,17 @@ fn await_probes(handle: &PoolHandle<LineConnector>) -> Result<(), BoxError> {
 /// What came of a [`run`].
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The pool's statistics after its drain.
-    pub pool: PoolSnapshot<SocketAddr>,
+    /// The pool's counts after its drain.
+    pub stats: DestinationStats,
+    /// How long things took before it.
+    pub histograms: Histograms,
     /// How many connections the server accepted.
     pub accepted: u64,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stats = &self.pool.total;
+        let stats = &self.stats;
         let acquires = &stats.acquires;
         writeln!(f, "questions    {}", acquires.requested)?;
         writeln!(
@@ -207,7 +197,7 @@ impl fmt::Display for Report {
             connect,
             hold,
             ..
-        } = &self.pool.histograms;
+        } = &self.histograms;
         for (what, histogram) in [("wait", acquire_wait), ("connect", connect), ("hold", hold)] {
             let at = |percent| histogram.percentile(percent);
             writeln!(f, "{what:<12} p50 {:?}, p99 {:?}", at(50.0), at(99.0))?;
