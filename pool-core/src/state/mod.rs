@@ -114,7 +114,8 @@ impl PoolState {
     }
 
     /// Names a destination that has no id. The id lives until [`Effect::ForgetKey`], which comes
-    /// at some time after its first acquire or its last unpin, or with a drain.
+    /// at some time after its first acquire or its last unpin, or with a drain or a change of
+    /// limits.
     pub fn insert_key(&mut self) -> KeyId {
         self.keys.insert(Key::new())
     }
