@@ -423,22 +423,13 @@ fn time_that_goes_back_is_noticed() {
     pool.wait();
 }
 
-fn wait_fresh(pool: &mut Pool) -> WaiterId {
-    let admission = pool.state.acquire_fresh(pool.now, pool.key);
-    pool.run();
-    match admission {
-        Admission::Wait(waiter) => waiter,
-        other => panic!("{other:?}"),
-    }
-}
-
 /// Fault row E3: the retry after a stale connection goes over a new one, whatever is idle.
 #[test]
 fn a_fresh_acquire_connects_beside_idle_connections() {
     let mut pool = Pool::new(config().max_connections(3));
     let conns = [pool.open(), pool.open()];
     conns.into_iter().for_each(|conn| pool.release(conn));
-    let waiter = wait_fresh(&mut pool);
+    let waiter = pool.wait_fresh();
     assert_eq!(pool.gauges(), [1, 2, 0, 0]);
     let new = pool.connects[0];
     pool.connected(new);
@@ -452,7 +443,7 @@ fn a_fresh_acquire_at_the_cap_evicts_the_coldest_idle_connection() {
     let [cold, warm] = [pool.open(), pool.open()];
     pool.release(cold);
     pool.release(warm);
-    let waiter = wait_fresh(&mut pool);
+    let waiter = pool.wait_fresh();
     assert_eq!(pool.effects(), [Effect::Close(cold, CloseReason::Evicted)]);
     let new = pool.connects[0];
     pool.connected(new);
@@ -464,7 +455,7 @@ fn a_fresh_acquire_at_the_cap_evicts_the_coldest_idle_connection() {
 fn a_fresh_waiter_lets_used_connections_pass_while_its_connect_is_under_way() {
     let mut pool = Pool::new(config().max_connections(2));
     let [first, second] = [pool.open(), pool.open()];
-    let fresh = wait_fresh(&mut pool);
+    let fresh = pool.wait_fresh();
     let ordinary = pool.wait();
     pool.release(first);
     assert_eq!(pool.effects(), [Effect::Close(first, CloseReason::Evicted)]);
@@ -480,7 +471,7 @@ fn a_fresh_waiter_is_not_starved_by_those_behind_it() {
     let mut pool = Pool::new(config().max_connections(1));
     let mut held = pool.open();
     let first = pool.wait();
-    let fresh = wait_fresh(&mut pool);
+    let fresh = pool.wait_fresh();
     let rest: Vec<_> = (0..100).map(|_| pool.wait()).collect();
     pool.release(held);
     assert_eq!(pool.claim(first), Some(held), "it came before");

@@ -3,8 +3,18 @@
 mod acquire;
 mod dial;
 mod drain;
+mod heartbeat;
+mod keep_alive;
+mod min_idle;
+mod overflow;
+mod patience;
+mod permits;
+mod pins;
 mod random;
 mod release;
+mod retune;
+mod room;
+mod timers;
 mod wheel;
 
 use std::time::Duration;
@@ -24,7 +34,7 @@ pub(super) const fn millis(millis: u64) -> Duration {
 /// Longer than any timer may be late.
 pub(super) const TICK: Duration = Duration::from_nanos(1 << 19);
 
-/// A state with one destination, driven by hand. Every call is followed by all invariants.
+/// A state with one destination, or several in turn, driven by hand. Every call is followed by all invariants.
 pub(super) struct Pool {
     pub(super) state: PoolState,
     pub(super) now: Timestamp,
@@ -51,6 +61,44 @@ impl Pool {
             held: Vec::new(),
             waiters: Vec::new(),
         }
+    }
+
+    /// A pool whose connections need permits, which the test grants or denies.
+    pub(super) fn under_a_shared_cap(config: PoolConfigBuilder) -> Self {
+        let mut pool = Self::new(config);
+        pool.state.share_cap();
+        pool
+    }
+
+    /// Destinations that are not forgotten when they have nothing, so that their counts stay.
+    pub(super) fn destinations<const N: usize>(&mut self) -> [KeyId; N] {
+        std::array::from_fn(|_| {
+            let key = self.state.insert_key();
+            self.state.pin_key(key);
+            key
+        })
+    }
+
+    /// Turns to a destination: what follows is about it.
+    pub(super) fn at(&mut self, key: KeyId) -> &mut Self {
+        self.key = key;
+        self
+    }
+
+    /// The oldest connect to the destination that has not been answered.
+    pub(super) fn connect(&self) -> Option<ConnId> {
+        let mut connects = self.connects.iter().copied();
+        connects.find(|conn| self.state.conns[*conn].key == self.key)
+    }
+
+    /// Ends the oldest connect to the destination, and has the waiter claim what it gives.
+    pub(super) fn connect_for(&mut self, waiter: WaiterId) -> ConnId {
+        let conn = self.connect().expect("a connect to the destination");
+        assert!(self.connected(conn));
+        assert_eq!(self.claim(waiter), Some(conn));
+        let delivery = Effect::Deliver(waiter, conn);
+        self.effects.retain(|effect| *effect != delivery);
+        conn
     }
 
     /// Ends a turn as a driver would: carries out the effects, reads the clock, and checks the state.
@@ -162,6 +210,35 @@ impl Pool {
 
     pub(super) fn force_close(&mut self, conn: ConnId, reason: CloseReason) {
         self.state.force_close(self.now, conn, reason);
+        self.run();
+    }
+
+    pub(super) fn wait_fresh(&mut self) -> WaiterId {
+        let admission = self.state.acquire_fresh(self.now, self.key);
+        self.run();
+        match admission {
+            Admission::Wait(waiter) => waiter,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn grant(&mut self) {
+        self.state.grant_permit(self.now);
+        self.run();
+    }
+
+    pub(super) fn deny(&mut self) {
+        self.state.deny_permit(self.now);
+        self.run();
+    }
+
+    pub(super) fn probe_ended(&mut self, conn: ConnId, healthy: bool) {
+        self.state.probe_ended(self.now, conn, healthy);
+        self.run();
+    }
+
+    pub(super) fn set_config(&mut self, config: PoolConfigBuilder) {
+        self.state.set_config(self.now, config.build().unwrap());
         self.run();
     }
 
