@@ -29,6 +29,9 @@ fn seed() -> u64 {
     RandomState::new().hash_one(())
 }
 
+/// An empty list of actions keeps room for so many.
+const KEPT_ACTIONS: usize = 256;
+
 /// A pool without destinations keeps room for so many.
 const KEPT_KEYS: usize = 64;
 
@@ -407,9 +410,11 @@ impl<C: Connector> Shared<C> {
         self.drained.take().unwrap_or_default()
     }
 
-    /// Takes back an empty list of actions for its room.
+    /// Takes back an empty list of actions for its room, unless it was an unusual many.
     pub(super) fn keep_room(&self, actions: Vec<Action<C>>) {
-        self.actions.set(actions);
+        if actions.capacity() <= KEPT_ACTIONS {
+            self.actions.set(actions);
+        }
     }
 
     pub(super) fn connector(&self) -> &C {

@@ -49,6 +49,9 @@ pub use effect::{Admission, Disposition, Effect, Rejection};
 pub use histograms::{Histogram, Histograms};
 pub use slab::{ConnId, KeyId, WaiterId};
 
+/// An empty list of what is to be done keeps room for so many.
+const KEPT_ROOM: usize = 256;
+
 /// The state of one core's pool; see the [module documentation](self) for how to drive it.
 ///
 /// Ids that have ended are stale: methods that take one change nothing, unless they say
@@ -152,7 +155,18 @@ impl PoolState {
                 return Some(Effect::ForgetKey(id));
             }
         }
+        self.give_memory_back();
         self.phase.announce_end().then_some(Effect::Drained)
+    }
+
+    /// A moment in which much has ended leaves no memory behind.
+    fn give_memory_back(&mut self) {
+        if self.effects.capacity() > KEPT_ROOM {
+            self.effects = VecDeque::new();
+        }
+        if self.maybe_unused.capacity() > KEPT_ROOM {
+            self.maybe_unused = Vec::new();
+        }
     }
 
     /// Whether to call [`poll_effect`](Self::poll_effect): `false` means that it would return

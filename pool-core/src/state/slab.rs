@@ -118,6 +118,11 @@ impl<I: SlabId, T> Slab<I, T> {
         self.live
     }
 
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.live == 0
     }

@@ -340,4 +340,8 @@ impl<T> Wheel<T> {
     pub(crate) fn len(&self) -> usize {
         self.timers.len()
     }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.timers.capacity() + self.fresh.capacity()
+    }
 }

@@ -5,6 +5,7 @@ mod dial;
 mod drain;
 mod heartbeat;
 mod keep_alive;
+mod many;
 mod min_idle;
 mod overflow;
 mod patience;

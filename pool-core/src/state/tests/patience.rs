@@ -93,9 +93,9 @@ enum Task {
 }
 
 /// Ten tasks acquire, hold for a millisecond and release, again and again, for five seconds; they
-/// start half a millisecond apart, and a connect takes three.
+/// start five milliseconds apart, and a connect takes three.
 fn load(config: PoolConfigBuilder) -> DestinationStats {
-    let step = Duration::from_micros(250);
+    let step = Duration::from_micros(500);
     let (service, connect) = (millis(1), millis(3));
     let mut pool = Pool::new(config.max_connections(100));
     let mut tasks: Vec<Task> = Vec::new();
@@ -105,8 +105,8 @@ fn load(config: PoolConfigBuilder) -> DestinationStats {
         Admission::Wait(waiter) => Task::Waits(waiter),
         Admission::Reject(why) => panic!("{why:?}"),
     };
-    for round in 0..20_000 {
-        if tasks.len() < 10 && round % 20 == 0 {
+    for round in 0..10_000 {
+        if tasks.len() < 10 && round % 10 == 0 {
             tasks.push(ask(&mut pool));
         }
         let ready: Vec<ConnId> = due
