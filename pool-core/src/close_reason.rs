@@ -20,7 +20,7 @@ pub enum CloseReason {
     ConnectionClose,
     /// Caused by the holder: it took the connection out of the pool for good.
     Detached,
-    /// Caused by the owner of the pool: the pool is draining.
+    /// Caused by the owner of the pool: the pool is draining, or the destination was retired.
     Drained,
     /// Caused by the pool: it made room for a connection that was needed more.
     Evicted,

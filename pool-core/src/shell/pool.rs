@@ -155,6 +155,15 @@ impl<C: Connector> Pool<C> {
         self.shared.set_config(config);
     }
 
+    /// Lets go of the connections to `key`, whose server is to be taken out of service or has been
+    /// replaced: idle ones are closed at once, acquired ones at their release.
+    ///
+    /// Whoever waits for `key`, or asks for it later, gets a new connection: to stop asking is the
+    /// caller's part. Does nothing if the pool does not know the destination.
+    pub fn retire(&self, key: &C::Key) {
+        self.shared.retire(key);
+    }
+
     /// A handle that other threads can submit work through.
     #[must_use]
     pub fn handle(&self) -> PoolHandle<C> {

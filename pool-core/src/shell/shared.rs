@@ -150,6 +150,12 @@ impl<C: Connector> Shared<C> {
         self.drive(|state, _| state.unpin_key(id));
     }
 
+    pub(super) fn retire(&self, key: &C::Key) {
+        if let Some(id) = self.known(key) {
+            self.drive(|state, now| state.retire(now, id));
+        }
+    }
+
     pub(super) fn hint_keep_alive(&self, conn: ConnId, hint: Option<Duration>) {
         self.state.borrow_mut().hint_keep_alive(conn, hint);
     }

@@ -91,7 +91,7 @@ impl PoolState {
     }
 
     fn ask(&mut self, now: Timestamp, key: KeyId) {
-        self.keys[key].asked = now;
+        self.keys[key].asked = Some(now);
         self.tally(key, |stats| stats.acquires.requested += 1);
     }
 

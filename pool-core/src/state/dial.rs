@@ -119,6 +119,7 @@ impl PoolState {
             uses: 0,
             keep_alive: None,
             unpooled: false,
+            retired: false,
             expires: Timestamp::MAX,
             since: now,
             timer: self.timers.insert(TimerOwner::Conn(id)),

@@ -1,6 +1,7 @@
-//! The end of a pool: it stops taking acquires, serves those that wait, and empties itself.
+//! The end of a pool: it stops taking acquires, serves those that wait, and empties itself. And the
+//! end of what a pool has of one destination.
 
-use super::entries::WaiterStatus;
+use super::entries::{ConnStatus, WaiterStatus};
 use super::wheel::TimerId;
 use super::{ConnId, Effect, KeyId, PoolState, Rejection, TimerOwner, WaiterId};
 use crate::{CloseReason, Timestamp};
@@ -75,6 +76,35 @@ impl PoolState {
         }
     }
 
+    /// Lets go of the connections to a destination whose peer is to be left, or has been replaced:
+    /// idle ones are closed at once and acquired ones at their release, as
+    /// [`CloseReason::Drained`].
+    ///
+    /// Whoever waits, or asks from now on, gets a new connection. Connects that nobody waits for
+    /// are aborted, and none is made for `min_idle` before the destination is asked for again.
+    pub fn retire(&mut self, now: Timestamp, id: KeyId) {
+        self.observe(now);
+        let Some(key) = self.keys.get_mut(id) else {
+            return;
+        };
+        key.asked = None;
+        let conns = self.conns.iter().filter(|(_, conn)| conn.key == id);
+        let conns: Vec<ConnId> = conns.map(|(conn, _)| conn).collect();
+        for conn in conns {
+            match self.conns[conn].status {
+                ConnStatus::Idle | ConnStatus::Probed => {
+                    self.close(conn, CloseReason::Drained, Effect::Close);
+                }
+                ConnStatus::Acquired | ConnStatus::Delivered(_) => {
+                    self.conns[conn].retired = true;
+                }
+                ConnStatus::Connecting | ConnStatus::ConnectingFor(_) => {}
+            }
+        }
+        self.abort_surplus_connects(id);
+        self.settle(now, id);
+    }
+
     /// Whether a drain is over: no connection, no waiter and no timer is left.
     #[must_use]
     pub fn is_drained(&self) -> bool {
@@ -104,11 +134,16 @@ impl PoolState {
         if self.phase.is_open() {
             return;
         }
-        while let Some(conn) = self.surplus_connect(id) {
-            self.abort_connect(conn, CloseReason::Drained);
-        }
+        self.abort_surplus_connects(id);
         if self.keys[id].waiting == 0 {
             self.end_backoff(id);
+        }
+    }
+
+    /// Aborts the connects that no waiter needs.
+    fn abort_surplus_connects(&mut self, id: KeyId) {
+        while let Some(conn) = self.surplus_connect(id) {
+            self.abort_connect(conn, CloseReason::Drained);
         }
     }
 

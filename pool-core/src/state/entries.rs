@@ -34,6 +34,8 @@ pub(super) struct Conn {
     pub(super) keep_alive: Option<u32>,
     /// Made beyond `max_connections`, to be used once.
     pub(super) unpooled: bool,
+    /// Made before its destination was retired: it is given out no more.
+    pub(super) retired: bool,
     /// From when on it is given out no more.
     pub(super) expires: Timestamp,
     /// Since when it is connecting, idle or held, by the first reading of the clock afterwards.
@@ -149,8 +151,8 @@ pub(super) struct Key {
     /// In the list of starving keys of that kind.
     pub(super) hunger: Option<Hunger>,
     pub(super) links: Links,
-    /// When it was last asked for a connection.
-    pub(super) asked: Timestamp,
+    /// When it was last asked for a connection, if it was since it was retired.
+    pub(super) asked: Option<Timestamp>,
     /// It is kept although it may be unused.
     pub(super) pins: u32,
     /// Already in the list of keys that may have become unused.
@@ -181,7 +183,7 @@ impl Key {
             backoff: Backoff::default(),
             hunger: None,
             links: Links::new(),
-            asked: Timestamp::ZERO,
+            asked: None,
             pins: 0,
             maybe_unused: false,
             stats: DestinationStats::default(),

@@ -90,14 +90,15 @@ impl PoolState {
             && self.is_in_use(now, key)
             && key.stats.idle.current <= self.config.min_idle();
         if stays {
-            self.conns[id].since = key.asked;
+            self.conns[id].since = key.asked.unwrap_or(now);
         }
         stays
     }
 
     fn is_in_use(&self, now: Timestamp, key: &Key) -> bool {
         let timeout = self.config.idle_timeout();
-        key.stats.acquires.requested > 0 && timeout.is_none_or(|timeout| now < key.asked + timeout)
+        key.asked
+            .is_some_and(|asked| timeout.is_none_or(|timeout| now < asked + timeout))
     }
 
     /// Starts the connects that `min_idle` asks for and the caps leave room for without anybody

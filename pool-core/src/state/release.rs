@@ -106,11 +106,14 @@ impl PoolState {
             uses,
             expires,
             unpooled,
+            retired,
             keep_alive,
             ..
         } = self.conns[conn];
         let live = self.totals.live();
-        if self.config.max_uses().is_some_and(|most| uses >= most) {
+        if retired {
+            Some(CloseReason::Drained)
+        } else if self.config.max_uses().is_some_and(|most| uses >= most) {
             Some(CloseReason::MaxUses)
         } else if expires <= now {
             Some(CloseReason::MaxLifetime)

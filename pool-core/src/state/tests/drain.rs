@@ -156,3 +156,93 @@ fn a_waiter_put_back_during_a_drain_gets_a_connect() {
     pool.connected(conn);
     assert_eq!(pool.claim(waiter), Some(conn));
 }
+
+/// Fault row G3: a server is taken out, and its idle connections stay open.
+#[test]
+fn a_retired_destination_closes_idle_connections_at_once_and_acquired_ones_at_their_release() {
+    let mut pool = Pool::new(config());
+    let [retired, other] = pool.destinations();
+    let elsewhere = pool.at(other).open();
+    pool.release(elsewhere);
+    let conns = [pool.at(retired).open(), pool.open(), pool.open()];
+    pool.release(conns[0]);
+    pool.state.retire(pool.now, retired);
+    pool.run();
+    let closed = |conn| Effect::Close(conn, CloseReason::Drained);
+    assert_eq!(pool.effects(), [closed(conns[0])]);
+    assert_eq!(pool.gauges(), [0, 0, 2, 0], "their holders go on");
+    pool.release(conns[1]);
+    pool.close(conns[2]);
+    assert_eq!(
+        pool.effects(),
+        [
+            closed(conns[1]),
+            Effect::Close(conns[2], CloseReason::ConnectionClose)
+        ]
+    );
+    assert_eq!(pool.at(other).reuse(), elsewhere);
+    let new = pool.at(retired).open();
+    pool.release(new);
+    assert_eq!(
+        pool.reuse(),
+        new,
+        "what is made afterwards is like any other"
+    );
+}
+
+#[test]
+fn waiters_of_a_retired_destination_get_new_connections() {
+    let mut pool = Pool::new(config().max_connections(2));
+    let held = [pool.open(), pool.open()];
+    let waiters = [pool.wait(), pool.wait(), pool.wait()];
+    pool.release(held[0]);
+    pool.state.retire(pool.now, pool.key);
+    pool.run();
+    assert_eq!(pool.effects(), [Effect::Deliver(waiters[0], held[0])]);
+    pool.release(held[1]);
+    let closed = |conn| Effect::Close(conn, CloseReason::Drained);
+    assert_eq!(pool.effects(), [closed(held[1])], "whoever waits");
+    let new = pool.connect_for(waiters[1]);
+    pool.cancel(waiters[0]);
+    assert_eq!(pool.effects(), [closed(held[0])], "nobody has claimed it");
+    pool.connect_for(waiters[2]);
+    pool.release(new);
+    assert_eq!(pool.gauges(), [0, 1, 1, 0]);
+}
+
+#[test]
+fn a_retired_destination_loses_what_was_made_in_advance_for_it() {
+    let mut pool = Pool::new(config().min_idle(1).idle_timeout(None));
+    let waiter = pool.wait();
+    let conn = pool.connect_for(waiter);
+    let advance = pool.connects[0];
+    pool.state.retire(pool.now, pool.key);
+    pool.run();
+    assert_eq!(
+        pool.effects(),
+        [Effect::AbortConnect(advance, CloseReason::Drained)]
+    );
+    pool.release(conn);
+    assert_eq!(
+        pool.effects(),
+        [
+            Effect::Close(conn, CloseReason::Drained),
+            Effect::ForgetKey(pool.key)
+        ]
+    );
+    assert!(pool.connects.is_empty());
+}
+
+#[test]
+fn a_connection_that_is_probed_while_its_destination_is_retired_is_closed() {
+    let mut pool = Pool::new(config().heartbeat_interval(millis(100)));
+    let conn = pool.open();
+    pool.release(conn);
+    pool.pass(millis(101));
+    assert_eq!(pool.effects(), [Effect::Probe(conn)]);
+    pool.state.retire(pool.now, pool.key);
+    pool.run();
+    assert_eq!(pool.effects()[0], Effect::Close(conn, CloseReason::Drained));
+    pool.probe_ended(conn, true);
+    assert_eq!(pool.state.totals().live(), 0);
+}
