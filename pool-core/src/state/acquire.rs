@@ -61,13 +61,18 @@ impl PoolState {
         if !self.phase.is_open() {
             return self.refuse(now, key, Rejection::Draining);
         }
+        let mut closed = false;
         while let Some(id) = self.next_idle(key) {
             // Invariant 9: its timer may be due but not yet handled.
             if let Some(reason) = self.idle_end(now, id) {
                 self.close(id, reason, Effect::Close);
+                closed = true;
                 continue;
             }
             self.hand_out(now, key, id);
+            if closed {
+                self.settle(now, key);
+            }
             return Admission::Reuse(id);
         }
         self.enqueue(now, key, false)

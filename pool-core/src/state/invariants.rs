@@ -4,8 +4,9 @@
 //! order (6), end once (7), and are never given what has expired (9), that no timer fires early
 //! (10), and that no admission exceeds `max_pending` (2).
 
-use super::entries::{Conn, ConnStatus, Key, WaiterStatus};
-use super::{ConnId, KeyId, Phase, PoolState};
+use super::entries::{Conn, ConnStatus, Key, Waiter, WaiterStatus};
+use super::slab::SlabId;
+use super::{ConnId, DestinationStats, KeyId, Phase, PoolState, WaiterId};
 use crate::Timestamp;
 
 macro_rules! ensure {
@@ -16,14 +17,68 @@ macro_rules! ensure {
     };
 }
 
+/// What the slabs hold for one key.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    idle: u32,
+    probed: u32,
+    dials: u32,
+    unpooled_dials: u32,
+    acquired: u32,
+    unpooled: u32,
+    waiting: u32,
+    waiters: u64,
+}
+
+/// Checks states one after the other: each entry is looked at once, or twice if it is in a list,
+/// and nothing is allocated once the tallies have grown to the number of keys.
+#[derive(Debug, Default)]
+pub(super) struct Checker {
+    /// By the index of the key.
+    tallies: Vec<Tally>,
+}
+
 impl PoolState {
     /// The first invariant that does not hold, by number.
+    #[cfg(test)]
     pub(crate) fn check(&self) -> Result<(), String> {
-        for (id, key) in self.keys.iter() {
-            self.check_counts(id, key)?;
-            self.check_caps(id, key)?;
-            self.check_demand(id, key)?;
-            self.check_queue(id, key)?;
+        Checker::default().check(self)
+    }
+}
+
+impl Checker {
+    /// The first invariant that does not hold, by number.
+    pub(super) fn check(&mut self, state: &PoolState) -> Result<(), String> {
+        self.tallies.clear();
+        for (id, conn) in state.conns.iter() {
+            state.check_conn(id, conn)?;
+            let tally = self.tally(conn.key);
+            tally.unpooled += u32::from(conn.unpooled);
+            match conn.status {
+                ConnStatus::Connecting => tally.dials += 1,
+                ConnStatus::ConnectingFor(_) => tally.unpooled_dials += 1,
+                ConnStatus::Idle => tally.idle += 1,
+                ConnStatus::Probed => tally.probed += 1,
+                ConnStatus::Acquired | ConnStatus::Delivered(_) => tally.acquired += 1,
+            }
+        }
+        for (id, waiter) in state.waiters.iter() {
+            state.check_waiter(id, waiter)?;
+            let tally = self.tally(waiter.key);
+            tally.waiters += 1;
+            tally.waiting += u32::from(waiter.status == WaiterStatus::Waiting);
+        }
+        let mut sum = DestinationStats::default();
+        let (mut backoffs, mut idle) = (0, 0);
+        for (id, key) in state.keys.iter() {
+            let tally = *self.tally(id);
+            check_counts(id, key, &tally)?;
+            state.check_lists(id, key, &tally)?;
+            state.check_caps(id, key)?;
+            state.check_demand(id, key)?;
+            sum.merge(&key.stats);
+            idle += tally.idle;
+            backoffs += usize::from(key.backoff.timer.is_some());
             // State that ends: the key is in use, or is about to be forgotten.
             let fresh = key.stats.acquires.requested == 0;
             ensure!(
@@ -31,59 +86,95 @@ impl PoolState {
                 "{id:?} is unused and kept"
             );
         }
-        self.check_totals()?;
-        for (id, conn) in self.conns.iter() {
-            self.check_conn(id, conn)?;
+        state.check_totals(&sum)?;
+        state.check_room(idle)?;
+        state.check_timers_and_end(backoffs)
+    }
+
+    fn tally(&mut self, key: KeyId) -> &mut Tally {
+        let index = key.parts().0 as usize;
+        if index >= self.tallies.len() {
+            self.tallies.resize(index + 1, Tally::default());
         }
-        self.check_waiters()?;
-        self.check_timers_and_end()
+        &mut self.tallies[index]
     }
+}
 
-    fn count(&self, id: KeyId, wanted: fn(&ConnStatus) -> bool) -> usize {
-        let conns = self
-            .conns
-            .iter()
-            .filter(|(_, conn)| conn.key == id && wanted(&conn.status));
-        conns.count()
+fn check_counts(id: KeyId, key: &Key, tally: &Tally) -> Result<(), String> {
+    let stats = &key.stats;
+    for (what, gauge, count) in [
+        ("idle", stats.idle, tally.idle + tally.probed),
+        (
+            "connecting",
+            stats.connecting,
+            tally.dials + tally.unpooled_dials,
+        ),
+        ("acquired", stats.acquired, tally.acquired),
+        ("unpooled", stats.unpooled, tally.unpooled),
+    ] {
+        ensure!(gauge.current == count, "1: {id:?} {what}: {stats:?}");
     }
+    let lengths = (key.waiting, key.dials, key.probed);
+    ensure!(
+        lengths == (tally.waiting, tally.dials, tally.probed),
+        "1: {id:?} waiting, dials and probed: {key:?}"
+    );
+    let open = u64::from(stats.idle.current + stats.acquired.current);
+    ensure!(
+        stats.opened == stats.closed_total() + open,
+        "1: {id:?} opened: {stats:?}"
+    );
+    let ended = stats.opened + stats.connect_failed + stats.connect_aborted;
+    let connecting = u64::from(stats.connecting.current);
+    ensure!(
+        stats.connects == ended + connecting,
+        "1: {id:?} connects: {stats:?}"
+    );
+    let (acquires, rejected) = (&stats.acquires, &stats.rejected);
+    let served = acquires.fresh + acquires.reused;
+    let refused = rejected.queue_full + rejected.draining + stats.timeouts.acquire;
+    let ended = served + refused + acquires.cancelled + acquires.failed;
+    ensure!(
+        acquires.requested == ended + tally.waiters,
+        "7: {id:?} acquires: {stats:?}"
+    );
+    ensure!(acquires.queued <= served, "7: {id:?} queued: {acquires:?}");
+    Ok(())
+}
 
-    fn check_counts(&self, id: KeyId, key: &Key) -> Result<(), String> {
-        let stats = &key.stats;
-        let idle = self.count(id, |status| {
-            matches!(status, ConnStatus::Idle | ConnStatus::Probed)
-        });
-        let connecting = self.count(id, |status| {
-            matches!(
-                status,
-                ConnStatus::Connecting | ConnStatus::ConnectingFor(_)
-            )
-        });
-        let acquired = self.count(id, |status| {
-            matches!(status, ConnStatus::Acquired | ConnStatus::Delivered(_))
-        });
-        ensure!(
-            stats.idle.current as usize == idle,
-            "1: {id:?} idle: {stats:?}"
-        );
-        ensure!(
-            stats.connecting.current as usize == connecting,
-            "1: {id:?} connecting: {stats:?}"
-        );
-        ensure!(
-            stats.acquired.current as usize == acquired,
-            "1: {id:?} acquired: {stats:?}"
-        );
-        let open = u64::from(stats.idle.current + stats.acquired.current);
-        ensure!(
-            stats.opened == stats.closed_total() + open,
-            "1: {id:?} opened: {stats:?}"
-        );
-        let ended = stats.opened + stats.connect_failed + stats.connect_aborted;
-        let connecting = u64::from(stats.connecting.current);
-        ensure!(
-            stats.connects == ended + connecting,
-            "1: {id:?} connects: {stats:?}"
-        );
+impl PoolState {
+    /// That each entry is in the list of its status, once, and in no other: as many are in the
+    /// lists as there are entries, and no list has one of another status.
+    fn check_lists(&self, id: KeyId, key: &Key, tally: &Tally) -> Result<(), String> {
+        for (list, status, count) in [
+            (&key.idle, ConnStatus::Idle, tally.idle),
+            (&key.connecting, ConnStatus::Connecting, tally.dials),
+        ] {
+            let mut length = 0;
+            for conn in list.iter(&self.conns) {
+                let entry = &self.conns[conn];
+                ensure!(
+                    entry.key == id && entry.status == status,
+                    "8: {conn:?} is among the {status:?} of {id:?}: {entry:?}"
+                );
+                length += 1;
+                ensure!(length <= count, "8: {id:?} lists a connection twice");
+            }
+            ensure!(length == count, "8: {id:?} does not list all {status:?}");
+        }
+        let (mut length, mut last) = (0, None);
+        for waiter in key.queue.iter(&self.waiters) {
+            let entry = &self.waiters[waiter];
+            ensure!(entry.key == id, "8: {id:?} queues a waiter of another key");
+            ensure!(
+                entry.status == WaiterStatus::Waiting,
+                "7: {id:?} queues {entry:?}"
+            );
+            ensure!(last < Some(entry.arrival), "6: {id:?} queue out of order");
+            last = Some(entry.arrival);
+            length += 1;
+        }
+        ensure!(length == key.waiting, "7: {id:?} queue: {key:?}");
         Ok(())
     }
 
@@ -106,10 +197,9 @@ impl PoolState {
 
     fn check_demand(&self, id: KeyId, key: &Key) -> Result<(), String> {
         let stats = &key.stats;
-        let takers = key.queue.iter(&self.waiters);
-        let takers = takers.filter(|waiter| !self.waiters[*waiter].fresh).count();
+        let takes_idle = |waiter| !self.waiters[waiter].fresh;
         ensure!(
-            takers == 0 || key.idle.is_empty(),
+            key.idle.is_empty() || !key.queue.iter(&self.waiters).any(takes_idle),
             "3: {id:?} idle and waiters"
         );
         ensure!(
@@ -125,63 +215,40 @@ impl PoolState {
                 || self.is_asking(),
             "5: {id:?} starves: {key:?}"
         );
-        let backing_off = key
-            .backoff
-            .timer
-            .is_some_and(|timer| self.timers.deadline(timer).is_some());
+        let backing_off = || {
+            let timer = key.backoff.timer;
+            timer.is_some_and(|timer| self.timers.deadline(timer).is_some())
+        };
         ensure!(
-            uncovered == 0 || at_cap || backing_off,
+            uncovered == 0 || at_cap || backing_off(),
             "4: {id:?} lost demand: {key:?}"
         );
         Ok(())
     }
 
-    fn check_queue(&self, id: KeyId, key: &Key) -> Result<(), String> {
-        let queue: Vec<_> = key.queue.iter(&self.waiters).collect();
-        ensure!(
-            queue.len() == key.waiting as usize,
-            "1: {id:?} waiting: {key:?}"
-        );
-        for waiter in &queue {
-            let waiter = &self.waiters[*waiter];
-            ensure!(waiter.key == id, "8: {id:?} queues a waiter of another key");
-            ensure!(
-                waiter.status == WaiterStatus::Waiting,
-                "7: {id:?} queues {waiter:?}"
-            );
+    /// The list of all idle connections has each of them.
+    fn check_room(&self, idle: u32) -> Result<(), String> {
+        let mut listed = 0;
+        for conn in self.by_age.iter(&self.conns) {
+            let status = self.conns[conn].status;
+            ensure!(status == ConnStatus::Idle, "8: {conn:?} is {status:?}");
+            listed += 1;
+            ensure!(listed <= idle, "8: an idle connection is listed twice");
         }
-        let arrivals = queue.iter().map(|waiter| self.waiters[*waiter].arrival);
-        ensure!(arrivals.is_sorted(), "6: {id:?} queue out of order");
-
-        let waiters = self
-            .waiters
-            .iter()
-            .filter(|(_, waiter)| waiter.key == id)
-            .count() as u64;
-        let (acquires, rejected) = (&key.stats.acquires, &key.stats.rejected);
-        let served = acquires.fresh + acquires.reused;
-        let refused = rejected.queue_full + rejected.draining + key.stats.timeouts.acquire;
-        let ended = served + refused + acquires.cancelled + acquires.failed;
-        ensure!(
-            acquires.requested == ended + waiters,
-            "7: {id:?} acquires: {:?}",
-            key.stats
-        );
-        ensure!(acquires.queued <= served, "7: {id:?} queued: {acquires:?}");
+        let counts = (listed, self.room.evictable);
+        ensure!(counts == (idle, idle), "1: {counts:?}, and {idle} are idle");
         Ok(())
     }
 
-    fn check_totals(&self) -> Result<(), String> {
-        let totals = *self.totals();
-        let mut sum = super::DestinationStats::default();
-        for (_, key) in self.keys.iter() {
-            sum.merge(&key.stats);
-        }
+    /// `sum` is that of all keys, without those forgotten.
+    fn check_totals(&self, sum: &DestinationStats) -> Result<(), String> {
+        let totals = &self.totals;
         for (name, total, sum) in [
             ("acquired", totals.acquired, sum.acquired),
             ("idle", totals.idle, sum.idle),
             ("connecting", totals.connecting, sum.connecting),
             ("pending", totals.pending, sum.pending),
+            ("unpooled", totals.unpooled, sum.unpooled),
         ] {
             ensure!(
                 total.current == sum.current,
@@ -200,28 +267,7 @@ impl PoolState {
     }
 
     fn check_conn(&self, id: ConnId, conn: &Conn) -> Result<(), String> {
-        let Some(key) = self.keys.get(conn.key) else {
-            return Err(format!("8: {id:?} has no key"));
-        };
-        let in_idle = key
-            .idle
-            .iter(&self.conns)
-            .filter(|other| *other == id)
-            .count();
-        let in_connecting = key
-            .connecting
-            .iter(&self.conns)
-            .filter(|other| *other == id)
-            .count();
-        let lists = match conn.status {
-            ConnStatus::Connecting => (0, 1),
-            ConnStatus::Idle => (1, 0),
-            _ => (0, 0),
-        };
-        ensure!(
-            (in_idle, in_connecting) == lists,
-            "8: {id:?} in the wrong list: {conn:?}"
-        );
+        ensure!(self.keys.get(conn.key).is_some(), "8: {id:?} has no key");
         if let ConnStatus::Delivered(waiter) = conn.status {
             let status = self.waiters.get(waiter).map(|waiter| waiter.status);
             ensure!(
@@ -232,45 +278,38 @@ impl PoolState {
         Ok(())
     }
 
-    fn check_waiters(&self) -> Result<(), String> {
-        for (id, waiter) in self.waiters.iter() {
-            let armed = self.timers.deadline(waiter.timer);
-            match waiter.status {
-                WaiterStatus::Waiting => {
-                    let fresh = waiter.deadline.is_none();
-                    let never = waiter.deadline == Some(Timestamp::MAX);
-                    ensure!(
-                        armed.is_some() || fresh || never,
-                        "7: {id:?} without its timer: {waiter:?}"
-                    );
-                }
-                WaiterStatus::Overflown(conn) => {
-                    let status = self.conns.get(conn).map(|conn| conn.status);
-                    ensure!(armed.is_none(), "7: {id:?} times out twice");
-                    ensure!(
-                        status == Some(ConnStatus::ConnectingFor(id)),
-                        "7: {id:?} has no {conn:?}"
-                    );
-                }
-                WaiterStatus::Delivered(conn) => {
-                    let status = self.conns.get(conn).map(|conn| conn.status);
-                    ensure!(armed.is_none(), "7: {id:?} times out after delivery");
-                    ensure!(
-                        status == Some(ConnStatus::Delivered(id)),
-                        "7: {id:?} has no {conn:?}"
-                    );
-                }
+    fn check_waiter(&self, id: WaiterId, waiter: &Waiter) -> Result<(), String> {
+        let armed = self.timers.deadline(waiter.timer);
+        match waiter.status {
+            WaiterStatus::Waiting => {
+                let fresh = waiter.deadline.is_none();
+                let never = waiter.deadline == Some(Timestamp::MAX);
+                ensure!(
+                    armed.is_some() || fresh || never,
+                    "7: {id:?} without its timer: {waiter:?}"
+                );
+            }
+            WaiterStatus::Overflown(conn) => {
+                let status = self.conns.get(conn).map(|conn| conn.status);
+                ensure!(armed.is_none(), "7: {id:?} times out twice");
+                ensure!(
+                    status == Some(ConnStatus::ConnectingFor(id)),
+                    "7: {id:?} has no {conn:?}"
+                );
+            }
+            WaiterStatus::Delivered(conn) => {
+                let status = self.conns.get(conn).map(|conn| conn.status);
+                ensure!(armed.is_none(), "7: {id:?} times out after delivery");
+                ensure!(
+                    status == Some(ConnStatus::Delivered(id)),
+                    "7: {id:?} has no {conn:?}"
+                );
             }
         }
         Ok(())
     }
 
-    fn check_timers_and_end(&self) -> Result<(), String> {
-        let backoffs = self
-            .keys
-            .iter()
-            .filter(|(_, key)| key.backoff.timer.is_some())
-            .count();
+    fn check_timers_and_end(&self, backoffs: usize) -> Result<(), String> {
         let drain = usize::from(matches!(self.phase, Phase::Draining { .. }));
         let owners = self.conns.len() + self.waiters.len() + backoffs + drain;
         ensure!(

@@ -20,13 +20,15 @@ mod effect;
 mod entries;
 mod heartbeat;
 mod histograms;
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 mod invariants;
 mod list;
 mod random;
 mod release;
 mod retune;
 mod room;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 pub(crate) mod slab;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! A change of limits while the pool is in use.
 
-use super::entries::ConnStatus;
-use super::{ConnId, Effect, KeyId, PoolState};
+use super::entries::{ConnStatus, WaiterStatus};
+use super::{ConnId, Effect, KeyId, PoolState, WaiterId};
 use crate::{CloseReason, PoolConfig, Timestamp};
 
 impl PoolState {
@@ -21,13 +21,35 @@ impl PoolState {
             self.shrink(*key);
         }
         self.shrink_total();
+        if self.config.dial_delay().is_none() {
+            self.ripen_all();
+        }
         let idle = self.conns.iter();
-        let idle = idle.filter(|(_, conn)| conn.status == ConnStatus::Idle);
+        // A fresh timer is set by the new limits anyway, and by a clock that has been read.
+        let idle = idle.filter(|(_, conn)| {
+            conn.status == ConnStatus::Idle && !self.timers.is_fresh(conn.timer)
+        });
         let idle: Vec<ConnId> = idle.map(|(id, _)| id).collect();
         for conn in idle {
             self.reschedule_conn(now, conn);
         }
         self.settle_all(now);
+        if self.config.min_idle() > 0 {
+            // Keys settled while another starved have connected for their waiters only.
+            self.settle_all(now);
+        }
+    }
+
+    /// Nobody waits for a release any more before a connect is started for it.
+    fn ripen_all(&mut self) {
+        let waiters: Vec<WaiterId> = self.waiters.iter().map(|(id, _)| id).collect();
+        for id in waiters {
+            match self.waiters[id].status {
+                WaiterStatus::Waiting => self.ripen(id),
+                // Counted should it be put back into the queue.
+                _ => self.waiters[id].ripe = true,
+            }
+        }
     }
 
     /// Takes a key below its own limits, as far as nobody holds its connections.

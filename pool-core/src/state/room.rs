@@ -247,7 +247,7 @@ impl PoolState {
     }
 
     /// Whether a permit may come at once.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(super) fn is_asking(&self) -> bool {
         let permits = self.room.permits.as_ref();
         permits.is_some_and(|permits| permits.asking == Asking::Asked)
@@ -294,6 +294,7 @@ impl PoolState {
             return;
         }
         for _ in 0..std::mem::take(&mut permits.spare) {
+            permits.owed = false;
             self.effects.push_back(Effect::ReturnPermit);
         }
         if permits.asking == Asking::Queued {

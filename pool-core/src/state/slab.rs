@@ -113,7 +113,7 @@ impl<I: SlabId, T> Slab<I, T> {
         }
     }
 
-    #[cfg(any(test, feature = "glommio"))]
+    #[cfg(any(test, feature = "glommio", feature = "simulation"))]
     pub(crate) fn len(&self) -> usize {
         self.live
     }

@@ -173,6 +173,12 @@ impl<T> Wheel<T> {
         }
     }
 
+    /// Whether [`pop_fresh`](Self::pop_fresh) is going to return the timer.
+    pub(crate) fn is_fresh(&self, id: TimerId) -> bool {
+        let timer = self.timers.get(id);
+        timer.is_some_and(|timer| timer.fresh == Fresh::Yes)
+    }
+
     /// One of the fresh timers, the first made so first; it is fresh no more.
     ///
     /// To be asked until there is none before [`pop_expired`](Self::pop_expired).
@@ -334,13 +340,14 @@ fn start_of(tick: u64) -> Timestamp {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "simulation"))]
 impl<T> Wheel<T> {
     /// How many timers there are, scheduled or not.
     pub(crate) fn len(&self) -> usize {
         self.timers.len()
     }
 
+    #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.timers.capacity() + self.fresh.capacity()
     }

@@ -11,7 +11,6 @@ mod overflow;
 mod patience;
 mod permits;
 mod pins;
-mod random;
 mod release;
 mod retune;
 mod room;

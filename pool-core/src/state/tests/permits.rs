@@ -384,3 +384,37 @@ fn a_drain_leaves_the_queue_at_the_cap_at_its_deadline() {
         ]
     );
 }
+
+#[test]
+fn a_permit_that_is_given_back_unused_is_the_one_that_was_owed() {
+    let mut pool = Pool::under_a_shared_cap(config());
+    let conn = open(&mut pool);
+    let waiter = pool.wait();
+    pool.state.deny_permit(pool.now);
+    pool.state.owe_permit();
+    pool.cancel(waiter);
+    pool.effects();
+    // On its way when the waiter gave up.
+    pool.grant();
+    assert_eq!(pool.effects(), [Effect::ReturnPermit]);
+    pool.release(conn);
+    assert_eq!(pool.effects(), [], "nothing is owed any more");
+    assert_eq!(pool.gauges(), [0, 1, 0, 0]);
+}
+
+#[test]
+fn the_permit_of_an_expired_connection_that_an_acquire_passes_over_goes_back() {
+    let fifo = config().reuse_order(ReuseOrder::Fifo);
+    let mut pool = Pool::under_a_shared_cap(fifo.idle_timeout(millis(10)));
+    let conns = [open(&mut pool), open(&mut pool)];
+    pool.release(conns[0]);
+    pool.pass(millis(5));
+    pool.release(conns[1]);
+    // Later than the first one's time, and its timer has not been looked at.
+    pool.now = pool.now + millis(6);
+    let admission = pool.state.acquire(pool.now, pool.key);
+    assert_eq!(admission, Admission::Reuse(conns[1]));
+    pool.run();
+    let expired = Effect::Close(conns[0], CloseReason::IdleTimeout);
+    assert_eq!(pool.effects(), [expired, Effect::ReturnPermit]);
+}

@@ -242,3 +242,48 @@ fn unpooled_connections_outlive_a_limit_that_allows_no_more_of_them() {
     pool.release(conn);
     assert_eq!(pool.effects(), [Effect::Close(conn, CloseReason::Overflow)]);
 }
+
+#[test]
+fn whoever_waits_for_a_release_gets_a_connect_once_the_delay_is_switched_off() {
+    let mut pool = Pool::new(config().max_connections(3).dial_delay(millis(50)));
+    let _held = pool.open();
+    pool.wait();
+    // Before the clock is read, which is when the delay would begin.
+    let admission = pool.state.acquire(pool.now, pool.key);
+    assert!(matches!(admission, Admission::Wait(_)));
+    assert!(pool.connects.is_empty());
+    pool.set_config(config().max_connections(3));
+    assert_eq!(pool.connects.len(), 2);
+}
+
+#[test]
+fn room_that_a_raised_limit_makes_goes_to_those_who_wait_and_then_to_min_idle() {
+    let warm = |total| config().max_connections(3).min_idle(1).max_total(total);
+    let mut pool = Pool::new(warm(1));
+    let _held = pool.open();
+    let other = pool.state.insert_key();
+    let admission = pool.state.acquire(pool.now, other);
+    assert!(matches!(admission, Admission::Wait(_)));
+    pool.run();
+    assert!(pool.connects.is_empty());
+    pool.set_config(warm(5));
+    let stats = |key| pool.state.destination_stats(key).unwrap();
+    let connecting = [pool.key, other].map(|key| stats(key).connecting.current);
+    assert_eq!(connecting, [1, 2]);
+}
+
+#[test]
+fn the_time_of_a_connection_that_has_just_become_idle_begins_with_the_clock_all_the_same() {
+    let mut pool = Pool::new(config());
+    let conn = pool.open();
+    pool.state.release(pool.now, conn, Disposition::Reuse);
+    let config = config().idle_timeout(millis(10)).build().unwrap();
+    pool.state.set_config(pool.now, config);
+    // The turn has taken a while, as the clock tells now.
+    pool.now = pool.now + millis(5);
+    pool.state.handle_timeout(pool.now);
+    pool.pass(millis(9));
+    assert_eq!(pool.gauges(), [0, 1, 0, 0]);
+    pool.pass(millis(2));
+    assert_eq!(pool.gauges(), [0, 0, 0, 0]);
+}
