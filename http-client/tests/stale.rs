@@ -15,9 +15,9 @@ fn stale_on_second_request(then: Then) -> Server {
     Server::script(first_connections(1, respond_then(1, then), keep_alive_ok()))
 }
 
+/// Fault row D2.
 #[test]
 fn idempotent_request_goes_once_more_over_a_fresh_connection() {
-    // Fault D2.
     for then in [Then::FinBeforeHead, Then::ResetBeforeHead] {
         for method in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "QUERY"] {
             let server = stale_on_second_request(then);
@@ -40,9 +40,9 @@ fn idempotent_request_goes_once_more_over_a_fresh_connection() {
     }
 }
 
+/// Fault row D2.
 #[test]
 fn request_that_may_have_had_its_effect_is_not_repeated() {
-    // Fault D2.
     for method in ["POST", "PATCH", "FOO"] {
         let server = stale_on_second_request(Then::FinBeforeHead);
         let address = server.addr();
@@ -149,9 +149,9 @@ fn full_body_is_sent_again_whole() {
     server.finish();
 }
 
+/// Fault row E3: a server that hangs up after every request head.
 #[test]
 fn fresh_connection_that_closes_is_not_retried() {
-    // Fault E3: a server that hangs up after every request head.
     let server = Server::script(respond_then(0, Then::FinBeforeHead));
     let address = server.addr();
     with_client(pool_config(), client_config(), |core, client| async move {
@@ -163,9 +163,9 @@ fn fresh_connection_that_closes_is_not_retried() {
     assert_eq!(server.counts().requests, 1);
 }
 
+/// Fault row E3: five connections go stale at once, unnoticed; one retry has to be enough.
 #[test]
 fn second_attempt_takes_a_new_connection_even_if_others_are_idle() {
-    // Fault E3: five connections go stale at once, unnoticed; one retry has to be enough.
     // The first five read their second request and close.
     let hang_up = Server::script(move |peer: &mut Peer| {
         if peer.index() >= 5 {

@@ -38,9 +38,9 @@ fn released_connection_is_reused() {
     assert_eq!(server.counts().accepted, 1);
 }
 
+/// Fault row B9.
 #[test]
 fn waiter_gets_the_released_connection_in_the_order_of_arrival() {
-    // Fault B9.
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
     with_pool(config().max_connections(1), |core, pool| async move {
@@ -65,9 +65,9 @@ fn waiter_gets_the_released_connection_in_the_order_of_arrival() {
     assert_eq!(server.counts().accepted, 1);
 }
 
+/// Fault row A12.
 #[test]
 fn full_queue_refuses_at_once_and_names_its_length() {
-    // Fault A12.
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
     with_pool(
@@ -132,9 +132,9 @@ fn refused_connect_fails_its_waiter_with_the_cause() {
     });
 }
 
+/// Fault row B6.
 #[test]
 fn acquire_timeout_runs_for_those_behind_a_slow_connect_too() {
-    // Fault B6.
     let hanging = HangingListener::new();
     let address = hanging.addr();
     let timeouts = config().acquire_timeout(Some(Duration::from_millis(50)));
@@ -177,9 +177,9 @@ fn connect_timeout_fails_the_waiter_and_frees_the_slot() {
     });
 }
 
+/// Fault row A4. A waiter that has been dropped neither holds a permit nor loses a connection.
 #[test]
 fn acquire_dropped_at_any_poll_leaves_nothing_behind() {
-    // Fault A4. A waiter that has been dropped neither holds a permit nor loses a connection.
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
     with_pool(config().max_connections(2), |core, pool| async move {
@@ -199,9 +199,9 @@ fn acquire_dropped_at_any_poll_leaves_nothing_behind() {
     assert!(server.counts().highest_open <= 2);
 }
 
+/// Fault row A6, in both orders of release and drop.
 #[test]
 fn connection_delivered_to_a_dropped_waiter_goes_to_the_next() {
-    // Fault A6, in both orders of release and drop.
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
     with_pool(config().max_connections(1), |core, pool| async move {
@@ -235,9 +235,9 @@ fn connection_delivered_to_a_dropped_waiter_goes_to_the_next() {
     assert_eq!(server.counts().accepted, 1);
 }
 
+/// Fault row D12.
 #[test]
 fn start_of_many_acquires_stays_within_the_dials_in_flight() {
-    // Fault D12.
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
     with_pool(config().dials_in_flight(10), |core, pool| async move {

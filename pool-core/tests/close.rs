@@ -62,24 +62,24 @@ fn fin_while_idle_closes_it() {
     idle_ends_by(CloseReason::PeerClosed, |peer| peer.fin());
 }
 
+/// Fault row A3.
 #[test]
 fn rst_while_idle_closes_it() {
-    // Fault A3.
     idle_ends_by(CloseReason::Reset, |peer| peer.reset());
 }
 
+/// Fault row C2.
 #[test]
 fn stray_bytes_while_idle_close_it() {
-    // Fault C2.
     idle_ends_by(CloseReason::StrayBytes, |peer| {
         peer.send("twelve bytes")?;
         peer.wait_closed().map(|_| ())
     });
 }
 
+/// Fault row A3, a thousand times.
 #[test]
 fn reset_of_idle_connections_never_costs_a_permit() {
-    // Fault A3, a thousand times.
     let gate = Gate::new();
     gate.open();
     let server = answer_once(&gate, |peer| peer.reset());

@@ -14,9 +14,9 @@ use common::{DEADLINE, config, exchange, total, until, with_pool};
 use pool_core::{AcquireError, CloseReason, JobError, SubmitError};
 use test_support::{HangingListener, Server, keep_alive_ok, never_answer};
 
+/// Fault row G6.
 #[test]
 fn drain_closes_idle_at_once_and_waits_for_the_held_ones() {
-    // Fault G6.
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
     with_pool(config(), |core, pool| async move {
@@ -46,9 +46,9 @@ fn drain_closes_idle_at_once_and_waits_for_the_held_ones() {
     server.wait_until(|counts| counts.open == 0);
 }
 
+/// Fault row G7.
 #[test]
 fn drain_ends_what_is_left_at_its_deadline() {
-    // Fault G7.
     let (silent, hanging) = (Server::script(never_answer()), HangingListener::new());
     let (address, nowhere) = (silent.addr(), hanging.addr());
     with_pool(config().max_connections(1), |core, pool| async move {

@@ -2,3 +2,4 @@
 //! second time, over atomics that work only in a model.
 
 mod cap;
+mod sleep;

@@ -198,26 +198,30 @@ fn a_connect_that_hangs_is_aborted_and_the_oldest_waiter_told() {
 /// Fault row D6: a connection that was dialled and never used expires like any other.
 #[test]
 fn a_connection_nobody_used_expires() {
-    let mut pool = Pool::new(config().idle_timeout(millis(1000)).connect_timeout(None));
-    let waiter = pool.wait();
-    pool.cancel(waiter);
-    pool.pass(millis(5000));
-    let conn = pool.connects[0];
-    pool.connected(conn);
-    pool.pass(millis(999));
-    assert_eq!(
-        pool.gauges(),
-        [0, 1, 0, 0],
-        "its idle time starts when it is open"
-    );
-    pool.pass(millis(1) + TICK);
-    assert_eq!(
-        pool.effects(),
-        [
-            Effect::Close(conn, CloseReason::IdleTimeout),
-            Effect::ForgetKey(pool.key)
-        ]
-    );
+    for reason in [CloseReason::IdleTimeout, CloseReason::MaxLifetime] {
+        let times = match reason {
+            CloseReason::IdleTimeout => config().idle_timeout(millis(1000)),
+            _ => config().idle_timeout(None).max_lifetime(millis(1000)),
+        };
+        let mut pool = Pool::new(times.connect_timeout(None));
+        let waiter = pool.wait();
+        pool.cancel(waiter);
+        pool.pass(millis(5000));
+        let conn = pool.connects[0];
+        pool.connected(conn);
+        // A lifetime is up to a tenth shorter.
+        pool.pass(millis(899));
+        assert_eq!(
+            pool.gauges(),
+            [0, 1, 0, 0],
+            "its time starts when it is open"
+        );
+        pool.pass(millis(101) + TICK);
+        assert_eq!(
+            pool.effects(),
+            [Effect::Close(conn, reason), Effect::ForgetKey(pool.key)]
+        );
+    }
 }
 
 /// Fault row A10: one close, one connect.

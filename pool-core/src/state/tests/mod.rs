@@ -1,6 +1,7 @@
 //! Behaviours of the state machine, by theme, in virtual time.
 
 mod acquire;
+mod cancel;
 mod dial;
 mod drain;
 mod heartbeat;
