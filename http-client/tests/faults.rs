@@ -18,13 +18,19 @@ use test_support::{OK, Peer, Server, eventually, first_connections, keep_alive_t
 
 /// Gives its one piece when it is told to.
 #[derive(Clone, Default)]
-struct Late(Rc<(Cell<bool>, Cell<bool>, RefCell<Option<Waker>>)>);
+struct Late(Rc<State>);
+
+#[derive(Default)]
+struct State {
+    told: Cell<bool>,
+    given: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
 
 impl Late {
     fn go(&self) {
-        let (told, _, waker) = &*self.0;
-        told.set(true);
-        if let Some(waker) = waker.take() {
+        self.0.told.set(true);
+        if let Some(waker) = self.0.waker.take() {
             waker.wake();
         }
     }
@@ -38,12 +44,13 @@ impl http_body::Body for Late {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let (told, given, waker) = &*self.0;
-        if !told.get() {
-            waker.replace(Some(cx.waker().clone()));
+        let state = &self.0;
+        if !state.told.get() {
+            state.waker.replace(Some(cx.waker().clone()));
             return Poll::Pending;
         }
-        Poll::Ready((!given.replace(true)).then(|| Ok(Frame::data(Bytes::from_static(b"late")))))
+        let first = !state.given.replace(true);
+        Poll::Ready(first.then(|| Ok(Frame::data(Bytes::from_static(b"late")))))
     }
 }
 

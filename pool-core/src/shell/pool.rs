@@ -129,8 +129,9 @@ impl<C: Connector> Pool<C> {
     ///
     /// Where there is more than a lowered limit allows, idle connections are closed at once, the
     /// coldest first, and acquired ones at their release. Waiters stay, whatever `max_pending` is
-    /// now. Timeouts apply to idle connections at once, and to others from what they do next;
-    /// `max_lifetime` applies to connections made from now on.
+    /// now. Timeouts apply to idle connections at once, and to others from what they do next, a
+    /// raised hold timeout also to what is held; `max_lifetime` applies to connections made from
+    /// now on.
     ///
     /// ```
     /// # use pool_core::{ConnectOptions, Connector, Core, Pool, PoolConfig, TcpStream};

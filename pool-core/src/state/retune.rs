@@ -11,7 +11,8 @@ impl PoolState {
     /// closed at once, the coldest first; acquired ones are closed at their release. Waiters stay
     /// in the queue, whatever `max_pending` is now. A raised limit is made use of at once.
     ///
-    /// Timeouts apply to idle connections at once, and to others from what they do next.
+    /// Timeouts apply to idle connections at once, and to others from what they do next; a hold
+    /// timeout that is raised also to what is held.
     /// `max_lifetime` applies to connections made from now on.
     pub fn set_config(&mut self, now: Timestamp, config: PoolConfig) {
         self.observe(now);

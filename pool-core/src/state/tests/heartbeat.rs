@@ -102,6 +102,21 @@ fn a_connection_whose_idle_time_ends_while_it_is_probed_is_closed_after_the_prob
     );
 }
 
+/// Invariant 9.
+#[test]
+fn a_connection_whose_idle_time_ends_while_it_is_probed_serves_no_waiter() {
+    let limits = probing().idle_timeout(millis(105)).max_connections(1);
+    let (mut pool, conn) = probed(limits);
+    let waiter = pool.wait();
+    pool.pass(millis(10));
+    pool.probe_ended(conn, true);
+    assert_eq!(
+        pool.effects(),
+        [Effect::Close(conn, CloseReason::IdleTimeout)]
+    );
+    pool.connect_for(waiter);
+}
+
 #[test]
 fn a_connection_that_is_not_healthy_is_closed_and_makes_room() {
     let (mut pool, conn) = probed(probing().max_connections(1));

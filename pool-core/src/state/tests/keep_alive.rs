@@ -51,7 +51,9 @@ fn a_hint_within_the_margin_closes_at_the_release() {
         let mut pool = Pool::new(config().keep_alive_margin(millis(margin)));
         let conn = pool.open();
         hint(&mut pool, conn, millis(announced));
-        pool.release(conn);
+        pool.state.release(pool.now, conn, Disposition::Reuse);
+        // Before the clock is read: nobody is given it in between.
+        pool.carry_out();
         assert_eq!(
             pool.gauges(),
             [0, u32::from(kept), 0, 0],
@@ -137,6 +139,26 @@ fn what_a_peer_closes_soon_is_not_kept_for_min_idle() {
     pool.pass(millis(100) + TICK);
     assert_eq!(pool.effects(), [expired(conn)]);
     assert_eq!(pool.gauges(), [0, 1, 0, 0], "the hint of the other is news");
+}
+
+/// Its idle time would begin anew, and the announced one with it.
+#[test]
+fn what_a_peer_has_announced_to_close_is_not_kept_beyond_the_idle_timeout() {
+    let mut pool = Pool::new(config().min_idle(1).idle_timeout(millis(100)));
+    let waiter = pool.wait();
+    let conn = pool.connect_for(waiter);
+    let idle = pool.connects[0];
+    pool.connected(idle);
+    hint(&mut pool, idle, millis(5000));
+    pool.pass(millis(60));
+    pool.release(conn);
+    assert_eq!(pool.reuse(), conn, "the destination is in use");
+    pool.pass(millis(40) + TICK);
+    assert_eq!(
+        pool.effects(),
+        [Effect::Close(idle, CloseReason::IdleTimeout)]
+    );
+    assert_eq!(pool.gauges(), [1, 0, 1, 0], "another takes its place");
 }
 
 #[test]

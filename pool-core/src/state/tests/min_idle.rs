@@ -144,4 +144,5 @@ fn a_draining_pool_connects_nothing_in_advance() {
     assert_eq!(pool.gauges(), [0, 0, 1, 0], "those under way are given up");
     pool.close(held);
     assert!(pool.state.is_drained());
+    assert_eq!(pool.state.totals().connects, 3, "none is even begun");
 }

@@ -339,6 +339,10 @@ fn no_permit_is_asked_for_while_max_total_leaves_no_use_for_it() {
     pool.effects();
     pool.connect_for(waiter);
     assert!(pool.effects().is_empty());
+
+    let mut pool = Pool::under_a_shared_cap(config().max_total(1).min_idle(1));
+    open(&mut pool);
+    assert!(pool.effects().is_empty(), "nor for an idle one");
 }
 
 #[test]

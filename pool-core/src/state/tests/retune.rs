@@ -177,6 +177,21 @@ fn a_held_connection_and_a_waiter_keep_the_time_they_have() {
 }
 
 #[test]
+fn a_raised_hold_timeout_gives_the_present_holders_more_time() {
+    let mut pool = Pool::new(config().hold_timeout(millis(100)));
+    let conn = pool.open();
+    pool.pass(millis(50));
+    pool.set_config(config().hold_timeout(millis(300)));
+    pool.pass(millis(249));
+    assert!(pool.effects().is_empty());
+    pool.pass(millis(1) + TICK);
+    assert_eq!(
+        pool.effects()[0],
+        Effect::ForceClose(conn, CloseReason::HoldTimeout)
+    );
+}
+
+#[test]
 fn probes_begin_for_connections_that_are_idle_already() {
     let mut pool = Pool::new(config());
     let conn = pool.open();

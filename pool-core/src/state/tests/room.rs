@@ -56,6 +56,18 @@ fn a_connection_is_not_kept_as_idle_while_a_destination_starves() {
     assert_eq!(pool.gauges(), [0, 1, 0, 0], "nobody starves any more");
 }
 
+#[test]
+fn a_destination_that_has_a_connection_starves_for_another_all_the_same() {
+    let mut pool = Pool::new(config().max_total(2));
+    let [one, other] = pool.destinations();
+    let held = pool.at(one).open();
+    pool.at(other).open();
+    let waiter = pool.wait();
+    pool.release(held);
+    assert_eq!(pool.effects(), [evicted(held)]);
+    pool.connect_for(waiter);
+}
+
 /// Also one that nobody has used: its connect was for a waiter that is gone.
 #[test]
 fn a_connect_that_has_lost_its_waiter_does_not_end_in_idle_while_a_destination_starves() {
@@ -261,6 +273,20 @@ fn a_burst_beyond_the_total_cap_is_bounded_by_max_pending() {
     assert_eq!(
         pool.acquire(),
         Admission::Reject(Rejection::QueueFull { pending: 2 })
+    );
+}
+
+#[test]
+fn what_can_be_evicted_is_room_for_a_waiter_that_may_not_be_pending() {
+    let mut pool = Pool::new(config().max_total(1).max_pending(0));
+    let [one, other] = pool.destinations();
+    let idle = pool.at(one).open();
+    pool.release(idle);
+    pool.at(other).wait();
+    assert_eq!(pool.effects(), [evicted(idle)]);
+    assert_eq!(
+        pool.acquire(),
+        Admission::Reject(Rejection::QueueFull { pending: 0 })
     );
 }
 
