@@ -141,7 +141,7 @@ impl PoolState {
             Some(CloseReason::Drained)
         } else if unpooled {
             Some(CloseReason::Overflow)
-        } else if !self.room.is_ample() {
+        } else if !self.room.is_ample() || self.owes_permit() {
             Some(CloseReason::Evicted)
         } else if others >= self.config.max_idle() {
             Some(CloseReason::Surplus)

@@ -259,20 +259,14 @@ fn a_pool_without_connections_owes_nothing() {
 fn what_is_owed_is_paid_by_a_reclaim() {
     let mut pool = Pool::under_a_shared_cap(config());
     let held = [open(&mut pool), open(&mut pool)];
-    // One becomes idle without a release: its waiter has gone.
-    let leaver = pool.wait();
-    pool.grant();
-    pool.cancel(leaver);
+    pool.release(held[0]);
+    // Although one is idle: a driver that owes first and looks afterwards.
     pool.state.owe_permit();
-    let unused = pool.connect().unwrap();
-    pool.connected(unused);
-    pool.effects();
-    assert_eq!(pool.gauges(), [0, 1, 2, 0]);
     assert!(pool.state.reclaim(pool.now));
     pool.run();
-    assert_eq!(pool.effects(), [evicted(unused)]);
-    pool.release(held[0]);
-    assert_eq!(pool.gauges(), [0, 1, 1, 0], "nothing is owed any more");
+    assert_eq!(pool.effects(), [evicted(held[0])]);
+    pool.release(held[1]);
+    assert_eq!(pool.gauges(), [0, 1, 0, 0], "nothing is owed any more");
 }
 
 #[test]
@@ -421,4 +415,26 @@ fn the_permit_of_an_expired_connection_that_an_acquire_passes_over_goes_back() {
     pool.run();
     let expired = Effect::Close(conns[0], CloseReason::IdleTimeout);
     assert_eq!(pool.effects(), [expired, Effect::ReturnPermit]);
+}
+
+/// Found by the simulator: it became idle with the permit still owed, beside which another
+/// destination starved.
+#[test]
+fn a_connection_that_nobody_waits_for_any_more_pays_what_is_owed() {
+    let mut pool = Pool::under_a_shared_cap(config());
+    let waiter = pool.wait();
+    pool.effects();
+    pool.grant();
+    pool.cancel(waiter);
+    pool.state.owe_permit();
+    let conn = pool.connects[0];
+    assert!(pool.connected(conn));
+    assert_eq!(
+        pool.effects(),
+        [
+            evicted(conn),
+            Effect::ReturnPermit,
+            Effect::ForgetKey(pool.key),
+        ]
+    );
 }
