@@ -45,6 +45,10 @@ pub(super) struct World<'a> {
     /// The core that acts.
     pub(super) core: Box<Core>,
     /// The others.
+    #[expect(
+        clippy::vec_box,
+        reason = "cores change places all the time, and each is kilobytes long"
+    )]
     pub(super) parked: Vec<Box<Core>>,
     pub(super) cap: Cap,
     pub(super) now: Timestamp,
