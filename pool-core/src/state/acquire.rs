@@ -1,6 +1,6 @@
 //! From the call of acquire to a connection: reuse, the queue, delivery, claim and cancel.
 
-use super::entries::{Conn, ConnStatus, Waiter, WaiterStatus};
+use super::entries::{Conn, ConnStatus, Key, Waiter, WaiterStatus};
 use super::list::Links;
 use super::{Admission, ConnId, Effect, KeyId, PoolState, Rejection, TimerOwner, WaiterId};
 use crate::{CloseReason, ReuseOrder, Timestamp};
@@ -18,7 +18,12 @@ impl PoolState {
             return None;
         }
         let key = self.keys.get(key)?;
-        let fit = |id: &ConnId| self.idle_end(now, *id).is_none();
+        let next = self.next_idle(key)?;
+        if self.idle_end(now, next).is_none() {
+            return Some(next);
+        }
+        let is_idle = |id: &ConnId| self.conns[*id].status == ConnStatus::Idle;
+        let fit = |id: &ConnId| is_idle(id) && self.idle_end(now, *id).is_none();
         match self.config.reuse_order() {
             ReuseOrder::Lifo => key.idle.iter(&self.conns).find(fit),
             ReuseOrder::Fifo => key.idle.iter_back(&self.conns).find(fit),
@@ -38,7 +43,6 @@ impl PoolState {
         {
             return false;
         }
-        self.ask(now, key);
         self.hand_out(now, key, conn);
         true
     }
@@ -57,12 +61,12 @@ impl PoolState {
     /// If `key` has been forgotten.
     pub fn acquire(&mut self, now: Timestamp, key: KeyId) -> Admission {
         self.observe(now);
-        self.ask(now, key);
         if !self.phase.is_open() {
+            self.ask(now, key);
             return self.refuse(now, key, Rejection::Draining);
         }
         let mut closed = false;
-        while let Some(id) = self.next_idle(key) {
+        while let Some(id) = self.next_idle(&self.keys[key]) {
             // Invariant 9: its timer may be due but not yet handled.
             if let Some(reason) = self.idle_end(now, id) {
                 self.close(id, reason, Effect::Close);
@@ -75,6 +79,7 @@ impl PoolState {
             }
             return Admission::Reuse(id);
         }
+        self.ask(now, key);
         self.enqueue(now, key, false)
     }
 
@@ -100,11 +105,27 @@ impl PoolState {
         self.tally(key, |stats| stats.acquires.requested += 1);
     }
 
-    /// Gives an idle connection to a caller at once.
+    /// Gives an idle connection to a caller who asks for one: all that its move and its counts
+    /// change in one go.
     #[inline]
-    fn hand_out(&mut self, now: Timestamp, key: KeyId, conn: ConnId) {
-        self.move_to(now, conn, ConnStatus::Acquired);
-        self.count_served(key, conn, false);
+    fn hand_out(&mut self, now: Timestamp, key: KeyId, id: ConnId) {
+        let conn = &mut self.conns[id];
+        debug_assert_eq!(conn.status, ConnStatus::Idle);
+        conn.status = ConnStatus::Acquired;
+        conn.since = now;
+        let (timer, used) = (conn.timer, conn.uses > 0);
+        let entry = &mut self.keys[key];
+        entry.idle.remove(&mut self.conns, id);
+        self.room.idle_ended(&mut self.conns, id);
+        entry.asked = Some(now);
+        for stats in [&mut entry.stats, &mut self.totals] {
+            stats.acquires.requested += 1;
+            stats.acquires.reused += u64::from(used);
+            stats.acquires.fresh += u64::from(!used);
+            stats.idle.lower();
+            stats.acquired.raise();
+        }
+        self.timers.freshen(timer);
         if self.config.min_idle() > 0 {
             self.settle(now, key);
         }
@@ -182,7 +203,7 @@ impl PoolState {
         self.tally(key, |stats| stats.acquires.cancelled += 1);
         match status {
             WaiterStatus::Waiting => {}
-            WaiterStatus::Delivered(conn) => drop(self.place(now, conn)),
+            WaiterStatus::Delivered(conn) => self.place(now, conn),
             // Nobody else may have what it would make.
             WaiterStatus::Overflown(conn) => self.abort_connect(conn, CloseReason::Abandoned),
         }
@@ -252,14 +273,18 @@ impl PoolState {
 
     /// The oldest waiter of a key that takes a connection, which was `used` before or not.
     #[inline]
-    pub(super) fn waiter_for(&self, key: KeyId, used: bool) -> Option<WaiterId> {
-        let mut queue = self.keys[key].queue.iter(&self.waiters);
+    pub(super) fn waiter_for(&self, key: &Key, used: bool) -> Option<WaiterId> {
+        let mut queue = key.queue.iter(&self.waiters);
         queue.find(|id| !(used && self.waiters[*id].fresh))
     }
 
     /// Invariant 3: connections may have become idle while the waiter had its own.
     fn serve_from_idle(&mut self, now: Timestamp, key: KeyId) {
-        while let (Some(waiter), Some(conn)) = (self.waiter_for(key, true), self.next_idle(key)) {
+        let next = |state: &Self| {
+            let key = &state.keys[key];
+            Some((state.waiter_for(key, true)?, state.next_idle(key)?))
+        };
+        while let Some((waiter, conn)) = next(self) {
             if let Some(reason) = self.idle_end(now, conn) {
                 self.close(conn, reason, Effect::Close);
             } else {
@@ -298,12 +323,21 @@ impl PoolState {
         });
     }
 
+    /// The idle connection that is next to be handed out, its time not looked at.
     #[inline]
-    fn next_idle(&self, key: KeyId) -> Option<ConnId> {
-        let idle = &self.keys[key].idle;
+    fn next_idle(&self, key: &Key) -> Option<ConnId> {
+        let next = match self.config.reuse_order() {
+            ReuseOrder::Lifo => key.idle.front(&self.conns),
+            ReuseOrder::Fifo => key.idle.back(&self.conns),
+        };
+        if key.probed == 0 {
+            return next;
+        }
+        // No more than `dials_in_flight` are passed over.
+        let is_idle = |id: &ConnId| self.conns[*id].status == ConnStatus::Idle;
         match self.config.reuse_order() {
-            ReuseOrder::Lifo => idle.front(&self.conns),
-            ReuseOrder::Fifo => idle.back(&self.conns),
+            ReuseOrder::Lifo => key.idle.iter(&self.conns).find(is_idle),
+            ReuseOrder::Fifo => key.idle.iter_back(&self.conns).find(is_idle),
         }
     }
 }

@@ -57,7 +57,7 @@ impl PoolState {
     pub(super) fn wants_connect(&self, now: Timestamp, key: &Key) -> bool {
         key.dials < key.ripe
             && key.dials < self.config.dials_in_flight()
-            && (key.pooled() < self.config.max_connections() || !key.idle.is_empty())
+            && (key.pooled() < self.config.max_connections() || key.has_idle())
             && key.backoff.allows(now)
             && !self.phase.is_over()
     }
@@ -171,7 +171,7 @@ impl PoolState {
         self.conns[conn].expires = self.draw_expiry(now);
         match status {
             ConnStatus::ConnectingFor(waiter) => self.hand_to(now, conn, waiter),
-            _ => drop(self.place(now, conn)),
+            _ => self.place(now, conn),
         }
         self.settle(now, key);
         true

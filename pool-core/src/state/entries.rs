@@ -5,7 +5,7 @@ use super::list::{Linked, Links, List};
 use super::wheel::TimerId;
 use super::{ConnId, KeyId, WaiterId};
 use crate::Timestamp;
-use crate::stats::DestinationStats;
+use crate::stats::{DestinationStats, Gauge};
 
 /// Where a connection stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,8 @@ pub(super) enum ConnStatus {
     ConnectingFor(WaiterId),
     /// In its key's idle list, under the idle timer.
     Idle,
-    /// Idle, but in the hands of a probe and in no list, under the heartbeat timer.
+    /// Idle and at its place in the idle list, but in the hands of a probe, so that nobody can
+    /// acquire it; under the heartbeat timer.
     Probed,
     /// Given to a waiter who has not claimed it yet: acquired in every other respect.
     Delivered(WaiterId),
@@ -44,13 +45,25 @@ pub(super) struct Conn {
     pub(super) timer: TimerId,
     /// In the list of its status.
     pub(super) by_status: Links,
-    /// In the list of all idle connections.
+    /// In the list of all idle connections, if there is one.
     pub(super) by_age: Links,
 }
 
 impl Conn {
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.status, ConnStatus::Idle | ConnStatus::Probed)
+    }
+}
+
+impl DestinationStats {
+    /// What a connection counts as.
+    #[inline]
+    pub(super) fn gauge(&mut self, status: ConnStatus) -> &mut Gauge {
+        match status {
+            ConnStatus::Connecting | ConnStatus::ConnectingFor(_) => &mut self.connecting,
+            ConnStatus::Idle | ConnStatus::Probed => &mut self.idle,
+            ConnStatus::Acquired | ConnStatus::Delivered(_) => &mut self.acquired,
+        }
     }
 }
 
@@ -141,7 +154,7 @@ pub(super) struct Key {
     pub(super) queue: List<WaiterId>,
     /// The length of `connecting`.
     pub(super) dials: u32,
-    /// Idle connections that are not in `idle` because they are being probed.
+    /// How many in `idle` are being probed.
     pub(super) probed: u32,
     /// The length of `queue`.
     pub(super) waiting: u32,
@@ -199,6 +212,12 @@ impl Key {
     #[inline]
     pub(super) fn pooled(&self) -> u32 {
         self.stats.live() - self.stats.unpooled.current
+    }
+
+    /// Whether there is an idle connection that is not being probed.
+    #[inline]
+    pub(super) fn has_idle(&self) -> bool {
+        self.stats.idle.current > self.probed
     }
 
     /// Neither a connection nor a waiter, a timer or a user needs it. A waiter outside the queue

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::entries::{Conn, ConnStatus, Key};
+use super::release::Place;
 use super::{ConnId, Effect, KeyId, PoolState};
 use crate::{CloseReason, Timestamp};
 
@@ -20,16 +21,16 @@ impl PoolState {
 
     /// How much of the peer's announced patience the margin leaves; `None` if nothing, or if it has
     /// announced nothing.
-    pub(super) fn announced(&self, conn: ConnId) -> Option<Duration> {
-        let hint = Duration::from_millis(self.conns[conn].keep_alive?.into());
+    pub(super) fn announced(&self, conn: &Conn) -> Option<Duration> {
+        let hint = Duration::from_millis(conn.keep_alive?.into());
         let left = hint.checked_sub(self.config.keep_alive_margin())?;
         (!left.is_zero()).then_some(left)
     }
 
     /// Whether the peer has announced that it closes the connection too soon for it to be kept.
     #[inline]
-    pub(super) fn is_closed_soon(&self, conn: ConnId) -> bool {
-        self.conns[conn].keep_alive.is_some() && self.announced(conn).is_none()
+    pub(super) fn is_closed_soon(&self, conn: &Conn) -> bool {
+        conn.keep_alive.is_some() && self.announced(conn).is_none()
     }
 
     /// A probe has ended. A healthy connection goes to the oldest waiter, or is idle again, with
@@ -51,13 +52,13 @@ impl PoolState {
         {
             return self.force_close(now, id, reason);
         }
-        let since = self.conns[id].since;
-        self.place(now, id);
-        if let Some(conn) = self.conns.get_mut(id)
-            && conn.status == ConnStatus::Idle
-        {
-            conn.since = since;
-            self.reschedule_conn(now, id);
+        // It has kept its place in the order of reuse and of eviction.
+        self.conns[id].status = ConnStatus::Idle;
+        self.keys[key].probed -= 1;
+        self.room.probed -= 1;
+        match self.next_place(now, id) {
+            Place::Idle => self.reschedule_conn(now, id),
+            place => self.take_to(now, id, place),
         }
         self.settle(now, key);
     }
@@ -65,12 +66,13 @@ impl PoolState {
     /// Starts the probe of an idle connection whose time for it has come, unless there are as many
     /// as there may be connects: then its turn comes an interval later.
     pub(super) fn begin_probe(&mut self, now: Timestamp, id: ConnId) {
-        let Conn { key, since, .. } = self.conns[id];
+        let key = self.conns[id].key;
         if self.keys[key].probed >= self.config.dials_in_flight() {
             return self.reschedule_conn(now, id);
         }
-        self.move_to(now, id, ConnStatus::Probed);
-        self.conns[id].since = since;
+        self.conns[id].status = ConnStatus::Probed;
+        self.keys[key].probed += 1;
+        self.room.probed += 1;
         self.reschedule_conn(now, id);
         self.tally(key, |stats| stats.probes += 1);
         self.effects.push_back(Effect::Probe(id));

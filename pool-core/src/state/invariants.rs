@@ -69,7 +69,7 @@ impl Checker {
             tally.waiting += u32::from(waiter.status == WaiterStatus::Waiting);
         }
         let mut sum = DestinationStats::default();
-        let (mut backoffs, mut idle) = (0, 0);
+        let (mut backoffs, mut idle, mut probed) = (0, 0, 0);
         for (id, key) in state.keys.iter() {
             let tally = *self.tally(id);
             check_counts(id, key, &tally)?;
@@ -77,7 +77,8 @@ impl Checker {
             state.check_caps(id, key)?;
             state.check_demand(id, key)?;
             sum.merge(&key.stats);
-            idle += tally.idle;
+            idle += tally.idle + tally.probed;
+            probed += tally.probed;
             backoffs += usize::from(key.backoff.timer.is_some());
             // State that ends: the key is in use, or is about to be forgotten.
             let fresh = key.stats.acquires.requested == 0;
@@ -87,7 +88,7 @@ impl Checker {
             );
         }
         state.check_totals(&sum)?;
-        state.check_room(idle)?;
+        state.check_room(idle, probed)?;
         state.check_timers_and_end(backoffs)
     }
 
@@ -146,21 +147,23 @@ impl PoolState {
     /// That each entry is in the list of its status, once, and in no other: as many are in the
     /// lists as there are entries, and no list has one of another status.
     fn check_lists(&self, id: KeyId, key: &Key, tally: &Tally) -> Result<(), String> {
-        for (list, status, count) in [
-            (&key.idle, ConnStatus::Idle, tally.idle),
-            (&key.connecting, ConnStatus::Connecting, tally.dials),
+        let is_idle: fn(&Conn) -> bool = Conn::is_idle;
+        let connects: fn(&Conn) -> bool = |conn| conn.status == ConnStatus::Connecting;
+        for (list, belongs, count) in [
+            (&key.idle, is_idle, tally.idle + tally.probed),
+            (&key.connecting, connects, tally.dials),
         ] {
             let mut length = 0;
             for conn in list.iter(&self.conns) {
                 let entry = &self.conns[conn];
                 ensure!(
-                    entry.key == id && entry.status == status,
-                    "8: {conn:?} is among the {status:?} of {id:?}: {entry:?}"
+                    entry.key == id && belongs(entry),
+                    "8: {conn:?} is in the wrong list of {id:?}: {entry:?}"
                 );
                 length += 1;
                 ensure!(length <= count, "8: {id:?} lists a connection twice");
             }
-            ensure!(length == count, "8: {id:?} does not list all {status:?}");
+            ensure!(length == count, "8: {id:?} lists {length} of {count}");
         }
         let (mut length, mut last) = (0, None);
         for waiter in key.queue.iter(&self.waiters) {
@@ -183,11 +186,11 @@ impl PoolState {
         // A limit that was lowered leaves what is held, or probed.
         let over = key.pooled() > config.max_connections();
         ensure!(
-            !over || (key.idle.is_empty() && key.dials == 0),
+            !over || (!key.has_idle() && key.dials == 0),
             "2: {id:?} live: {stats:?}"
         );
         let surplus = stats.idle.current > config.max_idle();
-        ensure!(!surplus || key.idle.is_empty(), "2: {id:?} idle: {stats:?}");
+        ensure!(!surplus || !key.has_idle(), "2: {id:?} idle: {stats:?}");
         ensure!(
             key.dials <= config.dials_in_flight(),
             "2: {id:?} dials: {stats:?}"
@@ -199,7 +202,7 @@ impl PoolState {
         let stats = &key.stats;
         let takes_idle = |waiter| !self.waiters[waiter].fresh;
         ensure!(
-            key.idle.is_empty() || !key.queue.iter(&self.waiters).any(takes_idle),
+            !key.has_idle() || !key.queue.iter(&self.waiters).any(takes_idle),
             "3: {id:?} idle and waiters"
         );
         ensure!(
@@ -207,11 +210,11 @@ impl PoolState {
             "4: {id:?} pending: {stats:?}"
         );
         let uncovered = key.ripe.saturating_sub(key.dials);
-        let full = key.pooled() >= self.config.max_connections() && key.idle.is_empty();
+        let full = key.pooled() >= self.config.max_connections() && !key.has_idle();
         let at_cap = full || key.dials == self.config.dials_in_flight() || key.hunger.is_some();
         ensure!(
             key.hunger.is_none()
-                || (!self.has_room() && self.by_age.is_empty())
+                || (!self.has_room() && self.coldest().is_none())
                 || self.is_asking(),
             "5: {id:?} starves: {key:?}"
         );
@@ -226,17 +229,25 @@ impl PoolState {
         Ok(())
     }
 
-    /// The list of all idle connections has each of them.
-    fn check_room(&self, idle: u32) -> Result<(), String> {
+    /// The list of all idle connections has each of them if a cap over all keys is in
+    /// force.
+    fn check_room(&self, idle: u32, probed: u32) -> Result<(), String> {
+        let counted = self.room.probed;
+        ensure!(counted == probed, "1: {counted}, and {probed} are probed");
+        let capped = self.config.max_total().is_some() || self.room.permits.is_some();
+        let Some(by_age) = &self.room.by_age else {
+            ensure!(!capped, "5: nobody knows the coldest");
+            return Ok(());
+        };
+        ensure!(capped, "5: the coldest are known for nothing");
         let mut listed = 0;
-        for conn in self.by_age.iter(&self.conns) {
-            let status = self.conns[conn].status;
-            ensure!(status == ConnStatus::Idle, "8: {conn:?} is {status:?}");
+        for conn in by_age.iter(&self.conns) {
+            let entry = &self.conns[conn];
+            ensure!(entry.is_idle(), "8: {conn:?} is listed as idle: {entry:?}");
             listed += 1;
             ensure!(listed <= idle, "8: an idle connection is listed twice");
         }
-        let counts = (listed, self.room.evictable);
-        ensure!(counts == (idle, idle), "1: {counts:?}, and {idle} are idle");
+        ensure!(listed == idle, "1: {listed} listed, and {idle} are idle");
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Doubly linked lists whose links stand inside the entries of a slab.
 //!
-//! An idle connection is in its key's idle list and in the list of all idle ones by age (the
-//! newest in front of both), a connecting one in its key's connecting list, a waiter in its key's
+//! An idle connection is in its key's idle list and, under a cap over all keys, in the list of all
+//! idle ones by age (the newest in front of both), a connecting one in its key's connecting list, a waiter in its key's
 //! queue (the oldest in front), a starving key in the queue for room, a timer in a slot of the
 //! wheel. Leaving from the middle costs the same as leaving from an end, and nothing is allocated.
 //!

@@ -38,8 +38,7 @@ pub(crate) mod wheel;
 use std::collections::VecDeque;
 
 use drain::Phase;
-use entries::{ByAge, Conn, ConnStatus, Key, TimerOwner, Waiter, WaiterStatus};
-use list::List;
+use entries::{Conn, ConnStatus, Key, TimerOwner, Waiter, WaiterStatus};
 use random::Random;
 use room::Room;
 use slab::Slab;
@@ -70,8 +69,6 @@ pub struct PoolState {
     waiters: Slab<WaiterId, Waiter>,
     keys: Slab<KeyId, Key>,
     timers: Wheel<TimerOwner>,
-    /// All idle connections that are not being probed; the most recently used in front.
-    by_age: List<ConnId, ByAge>,
     room: Room,
     effects: VecDeque<Effect>,
     /// Keys to be forgotten if they are still unused once the effects have run dry. Not sooner:
@@ -84,8 +81,10 @@ pub struct PoolState {
     arrivals: u64,
     /// Of all keys together, those included that were forgotten.
     totals: DestinationStats,
-    /// Without the acquires that were served at once.
+    /// Without the acquires that were served at once, and without the connections that were given
+    /// back in the turn that had acquired them.
     histograms: Histograms,
+    held_for_no_time: u64,
 }
 
 impl PoolState {
@@ -94,14 +93,13 @@ impl PoolState {
     #[must_use]
     pub fn new(config: PoolConfig, seed: u64) -> Self {
         Self {
+            room: Room::new(config.max_total().is_some()),
             config,
             now: Timestamp::ZERO,
             conns: Slab::new(),
             waiters: Slab::new(),
             keys: Slab::new(),
             timers: Wheel::new(),
-            by_age: List::new(),
-            room: Room::new(),
             effects: VecDeque::new(),
             maybe_unused: Vec::new(),
             phase: Phase::Open,
@@ -109,6 +107,7 @@ impl PoolState {
             arrivals: 0,
             totals: DestinationStats::default(),
             histograms: Histograms::default(),
+            held_for_no_time: 0,
         }
     }
 
@@ -213,6 +212,7 @@ impl PoolState {
         histograms
             .acquire_wait
             .record_zeros(fresh + reused - waited);
+        histograms.hold.record_zeros(self.held_for_no_time);
         histograms
     }
 
@@ -231,71 +231,75 @@ impl PoolState {
         self.now = now;
     }
 
-    /// Moves a connection to its next status: list, gauge and timer change together.
-    #[inline]
+    /// Moves a connection to its next status: list, gauge and timer change together. `hand_out` and
+    /// `become_idle` do the same for the two moves of the warm path.
     fn move_to(&mut self, now: Timestamp, id: ConnId, status: ConnStatus) {
-        self.leave(id);
-        self.enter(now, id, status);
+        let conn = &mut self.conns[id];
+        let before = std::mem::replace(&mut conn.status, status);
+        conn.since = now;
+        let (key, timer) = (conn.key, conn.timer);
+        self.unlink(key, id, before);
+        self.link(key, id, status);
+        self.tally(key, |stats| {
+            stats.gauge(before).lower();
+            stats.gauge(status).raise();
+        });
+        self.timers.freshen(timer);
     }
 
     /// Takes a connection out of the list and the gauge of its status.
-    #[inline]
     fn leave(&mut self, id: ConnId) {
         let Conn { key, status, .. } = self.conns[id];
-        match status {
-            ConnStatus::Connecting => {
-                let entry = &mut self.keys[key];
-                entry.connecting.remove(&mut self.conns, id);
-                entry.dials -= 1;
-                self.tally(key, |stats| stats.connecting.lower());
-            }
-            ConnStatus::ConnectingFor(_) => self.tally(key, |stats| stats.connecting.lower()),
-            ConnStatus::Idle => {
-                self.keys[key].idle.remove(&mut self.conns, id);
-                self.by_age.remove(&mut self.conns, id);
-                self.room.evictable -= 1;
-                self.tally(key, |stats| stats.idle.lower());
-            }
-            ConnStatus::Probed => {
-                self.keys[key].probed -= 1;
-                self.tally(key, |stats| stats.idle.lower());
-            }
-            ConnStatus::Acquired | ConnStatus::Delivered(_) => {
-                self.tally(key, |stats| stats.acquired.lower());
-            }
-        }
+        self.unlink(key, id, status);
+        self.tally(key, |stats| stats.gauge(status).lower());
     }
 
     /// Brings a connection that is in no list into a status, under that status's timer.
-    #[inline]
     fn enter(&mut self, now: Timestamp, id: ConnId, status: ConnStatus) {
         let conn = &mut self.conns[id];
         conn.status = status;
         conn.since = now;
         let (key, timer) = (conn.key, conn.timer);
+        self.link(key, id, status);
+        self.tally(key, |stats| stats.gauge(status).raise());
+        self.timers.freshen(timer);
+    }
+
+    #[inline]
+    fn unlink(&mut self, key: KeyId, id: ConnId, status: ConnStatus) {
+        let key = &mut self.keys[key];
         match status {
             ConnStatus::Connecting => {
-                let entry = &mut self.keys[key];
-                entry.connecting.push_front(&mut self.conns, id);
-                entry.dials += 1;
-                self.tally(key, |stats| stats.connecting.raise());
+                key.connecting.remove(&mut self.conns, id);
+                key.dials -= 1;
             }
-            ConnStatus::ConnectingFor(_) => self.tally(key, |stats| stats.connecting.raise()),
-            ConnStatus::Idle => {
-                self.keys[key].idle.push_front(&mut self.conns, id);
-                self.by_age.push_front(&mut self.conns, id);
-                self.room.evictable += 1;
-                self.tally(key, |stats| stats.idle.raise());
+            ConnStatus::Idle | ConnStatus::Probed => {
+                if status == ConnStatus::Probed {
+                    key.probed -= 1;
+                    self.room.probed -= 1;
+                }
+                key.idle.remove(&mut self.conns, id);
+                self.room.idle_ended(&mut self.conns, id);
             }
-            ConnStatus::Probed => {
-                self.keys[key].probed += 1;
-                self.tally(key, |stats| stats.idle.raise());
-            }
-            ConnStatus::Acquired | ConnStatus::Delivered(_) => {
-                self.tally(key, |stats| stats.acquired.raise());
-            }
+            ConnStatus::ConnectingFor(_) | ConnStatus::Acquired | ConnStatus::Delivered(_) => {}
         }
-        self.timers.freshen(timer);
+    }
+
+    #[inline]
+    fn link(&mut self, key: KeyId, id: ConnId, status: ConnStatus) {
+        let key = &mut self.keys[key];
+        match status {
+            ConnStatus::Connecting => {
+                key.connecting.push_front(&mut self.conns, id);
+                key.dials += 1;
+            }
+            ConnStatus::Idle => {
+                key.idle.push_front(&mut self.conns, id);
+                self.room.idle_began(&mut self.conns, id);
+            }
+            ConnStatus::Probed => unreachable!("a probe leaves a connection at its place"),
+            ConnStatus::ConnectingFor(_) | ConnStatus::Acquired | ConnStatus::Delivered(_) => {}
+        }
     }
 
     /// Frees a connection's slot and timer, whatever its status, and has its socket closed as

@@ -1,8 +1,16 @@
 //! From a holder back to a waiter or to idle, and the ways in which a connection ends.
 
 use super::entries::{Conn, ConnStatus, Key};
-use super::{ConnId, Disposition, Effect, PoolState, Rejection};
+use super::{ConnId, Disposition, Effect, KeyId, PoolState, Rejection, WaiterId};
 use crate::{CloseReason, Timestamp};
+
+/// What becomes of a connection that nobody holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Idle,
+    With(WaiterId),
+    Gone(CloseReason),
+}
 
 impl PoolState {
     /// The holder gives a connection back.
@@ -22,15 +30,17 @@ impl PoolState {
             return;
         }
         let (key, since) = (entry.key, entry.since);
-        self.histograms
-            .hold
-            .record(now.saturating_duration_since(since));
+        if disposition == Disposition::Reuse {
+            entry.uses = entry.uses.saturating_add(1);
+        }
+        self.count_hold(now, since);
         match disposition {
             Disposition::Reuse => {
-                entry.uses = entry.uses.saturating_add(1);
-                if self.place(now, conn) {
-                    return;
+                let place = self.next_place(now, conn);
+                if place == Place::Idle && !self.needs_settling(key) {
+                    return self.become_idle(now, key, conn);
                 }
+                self.take_to(now, conn, place);
             }
             Disposition::Close(reason) => self.close(conn, reason, Effect::Close),
         }
@@ -57,8 +67,7 @@ impl PoolState {
             }
             ConnStatus::Idle | ConnStatus::Probed => self.close(conn, reason, Effect::Close),
             ConnStatus::Acquired => {
-                let held = now.saturating_duration_since(since);
-                self.histograms.hold.record(held);
+                self.count_hold(now, since);
                 self.close(conn, reason, Effect::ForceClose);
             }
             ConnStatus::Delivered(waiter) => {
@@ -76,53 +85,90 @@ impl PoolState {
         self.settle(now, key);
     }
 
-    /// Finds the place of a connection that nobody holds any more. Returns whether that is all:
-    /// it is idle, and nobody waits; otherwise the key has to be settled.
     #[inline]
-    pub(super) fn place(&mut self, now: Timestamp, conn: ConnId) -> bool {
-        let Conn { key: id, uses, .. } = self.conns[conn];
-        let used = uses > 0;
-        if let Some(reason) = self.worn_out(now, conn) {
-            self.close(conn, reason, Effect::Close);
-        } else if used && self.has_to_go(now, &self.keys[id]) {
-            self.close(conn, CloseReason::Evicted, Effect::Close);
-        } else if let Some(waiter) = self.waiter_for(id, used) {
-            self.deliver(now, conn, waiter);
-        } else if let Some(reason) = self.unwanted(conn) {
-            self.close(conn, reason, Effect::Close);
+    fn count_hold(&mut self, now: Timestamp, since: Timestamp) {
+        if since >= now {
+            self.held_for_no_time += 1;
         } else {
-            let quiet = self.keys[id].queue.is_empty() && self.config.min_idle() == 0;
-            self.move_to(now, conn, ConnStatus::Idle);
-            return quiet;
+            let held = now.saturating_duration_since(since);
+            self.histograms.hold.record(held);
         }
-        false
+    }
+
+    /// Whether a connection of a key may become idle and leave more to be done.
+    #[inline]
+    fn needs_settling(&self, key: KeyId) -> bool {
+        !self.keys[key].queue.is_empty() || self.config.min_idle() > 0
+    }
+
+    /// Makes a held connection idle: all that its move changes in one go.
+    #[inline]
+    fn become_idle(&mut self, now: Timestamp, key: KeyId, id: ConnId) {
+        let conn = &mut self.conns[id];
+        conn.status = ConnStatus::Idle;
+        conn.since = now;
+        let timer = conn.timer;
+        let entry = &mut self.keys[key];
+        entry.idle.push_front(&mut self.conns, id);
+        self.room.idle_began(&mut self.conns, id);
+        for stats in [&mut entry.stats, &mut self.totals] {
+            stats.acquired.lower();
+            stats.idle.raise();
+        }
+        self.timers.freshen(timer);
+    }
+
+    /// Finds the place of a connection that nobody holds any more; its key has still to be settled.
+    pub(super) fn place(&mut self, now: Timestamp, conn: ConnId) {
+        let place = self.next_place(now, conn);
+        self.take_to(now, conn, place);
+    }
+
+    pub(super) fn take_to(&mut self, now: Timestamp, conn: ConnId, place: Place) {
+        match place {
+            Place::Idle => self.move_to(now, conn, ConnStatus::Idle),
+            Place::With(waiter) => self.deliver(now, conn, waiter),
+            Place::Gone(reason) => self.close(conn, reason, Effect::Close),
+        }
+    }
+
+    /// Where a connection goes that nobody holds.
+    #[inline]
+    pub(super) fn next_place(&self, now: Timestamp, conn: ConnId) -> Place {
+        let conn = &self.conns[conn];
+        let key = &self.keys[conn.key];
+        let used = conn.uses > 0;
+        if let Some(reason) = self.worn_out(now, conn, key) {
+            Place::Gone(reason)
+        } else if used && self.has_to_go(now, key) {
+            Place::Gone(CloseReason::Evicted)
+        } else if let Some(waiter) = self.waiter_for(key, used) {
+            Place::With(waiter)
+        } else if let Some(reason) = self.unwanted(conn, key) {
+            Place::Gone(reason)
+        } else {
+            Place::Idle
+        }
     }
 
     /// Why a connection is given out no more, if it is not.
     #[inline]
-    fn worn_out(&self, now: Timestamp, conn: ConnId) -> Option<CloseReason> {
-        let Conn {
-            key,
-            uses,
-            expires,
-            unpooled,
-            retired,
-            keep_alive,
-            ..
-        } = self.conns[conn];
-        let live = self.totals.live();
-        if retired {
+    fn worn_out(&self, now: Timestamp, conn: &Conn, key: &Key) -> Option<CloseReason> {
+        let config = &self.config;
+        if conn.retired {
             Some(CloseReason::Drained)
-        } else if self.config.max_uses().is_some_and(|most| uses >= most) {
+        } else if config.max_uses().is_some_and(|most| conn.uses >= most) {
             Some(CloseReason::MaxUses)
-        } else if expires <= now {
+        } else if conn.expires <= now {
             Some(CloseReason::MaxLifetime)
-        } else if unpooled && uses > 0 {
+        } else if conn.unpooled && conn.uses > 0 {
             Some(CloseReason::Overflow)
-        } else if keep_alive == Some(0) {
+        } else if conn.keep_alive == Some(0) {
             Some(CloseReason::KeepAliveExpired)
-        } else if self.keys[key].pooled() > self.config.max_connections()
-            || self.config.max_total().is_some_and(|cap| live > cap)
+        } else if key.pooled() > config.max_connections()
+            || config
+                .max_total()
+                .is_some_and(|cap| self.totals.live() > cap)
         {
             // A limit was lowered.
             Some(CloseReason::Surplus)
@@ -133,13 +179,11 @@ impl PoolState {
 
     /// Why a connection that no waiter takes is not kept, if it is not.
     #[inline]
-    fn unwanted(&self, conn: ConnId) -> Option<CloseReason> {
-        let entry = &self.conns[conn];
-        let Conn { key, unpooled, .. } = *entry;
-        let others = self.keys[key].stats.idle.current - u32::from(entry.is_idle());
+    fn unwanted(&self, conn: &Conn, key: &Key) -> Option<CloseReason> {
+        let others = key.stats.idle.current - u32::from(conn.is_idle());
         if !self.phase.is_open() {
             Some(CloseReason::Drained)
-        } else if unpooled {
+        } else if conn.unpooled {
             Some(CloseReason::Overflow)
         } else if !self.room.is_ample() || self.owes_permit() {
             Some(CloseReason::Evicted)

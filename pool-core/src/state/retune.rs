@@ -17,6 +17,7 @@ impl PoolState {
     pub fn set_config(&mut self, now: Timestamp, config: PoolConfig) {
         self.observe(now);
         self.config = config;
+        self.rank_idle();
         let keys: Vec<KeyId> = self.keys().collect();
         for key in &keys {
             self.shrink(*key);
@@ -67,7 +68,7 @@ impl PoolState {
         let key = &self.keys[id];
         let surplus = key.stats.idle.current > self.config.max_idle()
             || key.pooled() > self.config.max_connections();
-        key.idle.back(&self.conns).filter(|_| surplus)
+        self.coldest_of(key).filter(|_| surplus)
     }
 
     fn surplus_dial(&self, id: KeyId) -> Option<ConnId> {
@@ -82,7 +83,7 @@ impl PoolState {
             return;
         };
         while self.totals.live() > cap
-            && let Some(coldest) = self.by_age.back(&self.conns)
+            && let Some(coldest) = self.coldest()
         {
             self.close(coldest, CloseReason::Surplus, Effect::Close);
         }

@@ -8,9 +8,10 @@
 //! Under a shared cap a connection needs a permit. Permits are asked for one at a time, and are
 //! given back as soon as no key starves, so that an open or a close is one question to the cap.
 
-use super::entries::{Hunger, Key};
+use super::entries::{ByAge, Conn, ConnStatus, Hunger, Key};
 use super::list::List;
-use super::{Effect, KeyId, PoolState, Rejection};
+use super::slab::Slab;
+use super::{ConnId, Effect, KeyId, PoolState, Rejection};
 use crate::{CloseReason, Timestamp};
 
 #[derive(Debug)]
@@ -19,8 +20,11 @@ pub(super) struct Room {
     pub(super) destitute: List<KeyId>,
     /// Keys that would use one more connection.
     pub(super) short: List<KeyId>,
-    /// How many idle connections could go.
-    pub(super) evictable: u32,
+    /// All idle connections, the most recently used in front; `None` without a cap over all keys,
+    /// when nobody asks for it.
+    pub(super) by_age: Option<List<ConnId, ByAge>>,
+    /// How many of the idle connections are being probed.
+    pub(super) probed: u32,
     /// Under a shared cap.
     pub(super) permits: Option<Permits>,
 }
@@ -47,12 +51,30 @@ pub(super) enum Asking {
 }
 
 impl Room {
-    pub(super) const fn new() -> Self {
+    /// `capped` tells whether there is a cap over all keys.
+    pub(super) fn new(capped: bool) -> Self {
         Self {
             destitute: List::new(),
             short: List::new(),
-            evictable: 0,
+            by_age: capped.then(List::new),
+            probed: 0,
             permits: None,
+        }
+    }
+
+    /// A connection has become idle.
+    #[inline]
+    pub(super) fn idle_began(&mut self, conns: &mut Slab<ConnId, Conn>, id: ConnId) {
+        if let Some(by_age) = &mut self.by_age {
+            by_age.push_front(conns, id);
+        }
+    }
+
+    /// A connection is about to be idle no more.
+    #[inline]
+    pub(super) fn idle_ended(&mut self, conns: &mut Slab<ConnId, Conn>, id: ConnId) {
+        if let Some(by_age) = &mut self.by_age {
+            by_age.remove(conns, id);
         }
     }
 
@@ -80,6 +102,7 @@ impl PoolState {
     pub fn share_cap(&mut self) {
         assert!(self.conns.is_empty(), "connections without permits");
         self.room.permits = Some(Permits::default());
+        self.rank_idle();
     }
 
     /// A permit comes, as an answer to [`Effect::AskPermit`] or some time after it was denied. One
@@ -122,7 +145,7 @@ impl PoolState {
     #[must_use = "the permit is the caller's"]
     pub fn reclaim(&mut self, now: Timestamp) -> bool {
         self.observe(now);
-        let Some(coldest) = self.by_age.back(&self.conns) else {
+        let Some(coldest) = self.coldest() else {
             return false;
         };
         let key = self.conns[coldest].key;
@@ -175,7 +198,9 @@ impl PoolState {
             Some(permits) if permits.asking == Asking::Queued => permits.spare,
             Some(permits) => permits.spare.saturating_add(1),
         };
-        total.min(permits).saturating_add(self.room.evictable)
+        total
+            .min(permits)
+            .saturating_add(self.totals.idle.current - self.room.probed)
     }
 
     /// Makes room for one more connection of a key by evicting its own coldest idle connection or
@@ -184,7 +209,7 @@ impl PoolState {
     pub(super) fn make_room(&mut self, key: KeyId) -> bool {
         let entry = &self.keys[key];
         if entry.pooled() >= self.config.max_connections() {
-            let Some(coldest) = entry.idle.back(&self.conns) else {
+            let Some(coldest) = self.coldest_of(entry) else {
                 return false;
             };
             self.close(coldest, CloseReason::Evicted, Effect::Close);
@@ -198,7 +223,7 @@ impl PoolState {
         {
             return false;
         }
-        let Some(coldest) = self.by_age.back(&self.conns) else {
+        let Some(coldest) = self.coldest() else {
             return false;
         };
         let other = self.conns[coldest].key;
@@ -207,6 +232,38 @@ impl PoolState {
             self.forget_if_unused(other);
         }
         self.has_room()
+    }
+
+    /// The connection of any key that has been idle for longest and is not being probed. `None` also
+    /// without a cap over all keys.
+    pub(super) fn coldest(&self) -> Option<ConnId> {
+        let by_age = self.room.by_age.as_ref()?;
+        let mut coldest = by_age.iter_back(&self.conns);
+        coldest.find(|id| self.conns[*id].status == ConnStatus::Idle)
+    }
+
+    /// The same of one key, under any caps.
+    pub(super) fn coldest_of(&self, key: &Key) -> Option<ConnId> {
+        let mut coldest = key.idle.iter_back(&self.conns);
+        coldest.find(|id| self.conns[*id].status == ConnStatus::Idle)
+    }
+
+    /// Begins or ends the list of all idle connections, as the caps over all keys need it.
+    pub(super) fn rank_idle(&mut self) {
+        let needed = self.config.max_total().is_some() || self.room.permits.is_some();
+        if needed == self.room.by_age.is_some() {
+            return;
+        }
+        self.room.by_age = needed.then(List::new);
+        if let Some(by_age) = &mut self.room.by_age {
+            let idle = self.conns.iter().filter(|(_, conn)| conn.is_idle());
+            let mut idle: Vec<(Timestamp, ConnId)> =
+                idle.map(|(id, conn)| (conn.since, id)).collect();
+            idle.sort_by_key(|(since, _)| *since);
+            for (_, id) in idle {
+                by_age.push_front(&mut self.conns, id);
+            }
+        }
     }
 
     /// Whether there is room that nobody starves for, to connect for `min_idle`. Under a shared cap

@@ -90,7 +90,7 @@ impl PoolState {
         let idle = self.config.idle_timeout();
         let idle = idle.map_or(Timestamp::MAX, |timeout| conn.since + timeout);
         let announced = conn.keep_alive.map_or(Timestamp::MAX, |_| {
-            conn.since + self.announced(id).unwrap_or_default()
+            conn.since + self.announced(conn).unwrap_or_default()
         });
         [
             (conn.expires, CloseReason::MaxLifetime),

@@ -401,9 +401,10 @@ impl Oracle {
             return;
         }
         self.give_back(id);
-        // Its idle time has gone on.
+        // Its idle time has gone on, and it has kept its place.
         if let Some(back) = self.conns.get_mut(id) {
             (back.since, back.clocked, back.timed) = (conn.since, true, self.now);
+            back.turn = conn.turn;
         }
     }
 

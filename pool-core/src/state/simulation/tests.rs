@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn seeded_worlds_keep_every_promise_and_are_not_tame() {
     let mut sum = Report::new();
-    for seed in 0..300 {
+    for seed in 0..500 {
         match run(seed, 1_000, None) {
             Ok(report) => sum.add(&report),
             Err(violation) => panic!("{violation}\n{}", violation.trace.join("\n")),

@@ -215,3 +215,32 @@ fn a_probed_connection_is_not_evicted() {
     );
     pool.connect_for(waiter);
 }
+
+#[test]
+fn a_healthy_probe_leaves_its_connection_at_its_place_in_the_order_of_reuse() {
+    let mut pool = Pool::new(probing());
+    let conns = idle(&mut pool, 3);
+    pool.pass(INTERVAL + TICK);
+    pool.effects();
+    for conn in [conns[2], conns[0], conns[1]] {
+        pool.probe_ended(conn, true);
+    }
+    for conn in conns.into_iter().rev() {
+        assert_eq!(pool.reuse(), conn, "the last used comes first");
+    }
+}
+
+#[test]
+fn a_healthy_probe_leaves_its_connection_the_first_to_be_evicted() {
+    let mut pool = Pool::new(probing().max_total(2));
+    let conns = idle(&mut pool, 2);
+    pool.pass(INTERVAL + TICK);
+    pool.effects();
+    for conn in [conns[1], conns[0]] {
+        pool.probe_ended(conn, true);
+    }
+    let [other] = pool.destinations();
+    pool.at(other).wait();
+    let evicted = Effect::Close(conns[0], CloseReason::Evicted);
+    assert_eq!(pool.effects(), [evicted]);
+}
