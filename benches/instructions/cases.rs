@@ -1,0 +1,165 @@
+//! The operations whose instructions are counted.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::net::SocketAddr;
+
+use pinpool_benches::{
+    Destinations, FullWheel, Sharing, Tcp, allocations, at_once, deadline, enter_turn, queue,
+    shuffled, state_round,
+};
+use pool_core::{Core, Pool, PoolConfig, Pooled, Timestamp};
+use test_support::{Server, keep_alive_ok};
+
+/// Part of the name of the function in which everything is counted.
+pub(crate) const COUNTED: &str = "counted_operations";
+
+/// Destinations of the cases that look for one among many.
+const DESTINATIONS: u32 = 100_000;
+
+/// Timers that wait beside the one that is set and cancelled.
+const PENDING: u32 = 1_000_000;
+
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) operations: u32,
+    /// Does so many operations after the same number of others; returns their allocations.
+    run: fn(u32) -> u64,
+}
+
+impl Case {
+    pub(crate) fn run(&self, operations: u32) -> u64 {
+        (self.run)(operations)
+    }
+}
+
+pub(crate) const ALL: &[Case] = &[
+    case("try_acquire+release", 10_000, |operations| {
+        warm(operations, |pool, address| pool.try_acquire(address))
+    }),
+    case("acquire+release", 10_000, |operations| {
+        warm(operations, |pool, address| {
+            at_once(pool.acquire(address)).ok()
+        })
+    }),
+    case("by-key-of-100000", 20_000, |operations| {
+        among_many(operations, |_, key| *key, |pool, key| pool.try_acquire(key))
+    }),
+    case("state-of-100000", 20_000, state_of_many),
+    case("hand-over", 10_000, hand_over),
+    case("timer-at-1000000", 20_000, timer),
+];
+
+const fn case(name: &'static str, operations: u32, run: fn(u32) -> u64) -> Case {
+    Case {
+        name,
+        operations,
+        run,
+    }
+}
+
+/// The only place where instructions are counted; the loop adds about three to each operation.
+#[inline(never)]
+fn counted_operations(operations: u32, mut operation: impl FnMut(u32)) {
+    for number in 0..operations {
+        operation(number);
+    }
+}
+
+/// What is done for the first time (rooms grow, symbols are bound) is not counted.
+fn count(operations: u32, mut operation: impl FnMut(u32)) -> u64 {
+    (0..operations).for_each(&mut operation);
+    allocations(|| counted_operations(operations, operation))
+}
+
+/// `full`, or less when only a few operations try whether a case works.
+fn in_proportion(full: u32, operations: u32) -> u32 {
+    full.min(operations.saturating_mul(100))
+}
+
+fn warm(
+    operations: u32,
+    acquire: impl Fn(&Pool<Tcp>, &SocketAddr) -> Option<Pooled<Tcp>> + 'static,
+) -> u64 {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    let run = Core::builder().run(|core| async move {
+        let pool = Pool::new(&core, PoolConfig::default(), Tcp(core.clone()));
+        let first = pool.acquire(&address).await.expect("the server accepts");
+        first.release();
+        enter_turn(&core).await;
+        count(operations, |_| {
+            let conn = acquire(&pool, black_box(&address)).expect("one is idle");
+            black_box(conn).release();
+        })
+    });
+    run.expect("a core starts")
+}
+
+/// `prepare` makes what the caller keeps of a destination, and `acquire` finds it by that.
+fn among_many<K: 'static>(
+    operations: u32,
+    prepare: impl Fn(&Pool<Sharing>, &SocketAddr) -> K + 'static,
+    acquire: impl Fn(&Pool<Sharing>, &K) -> Option<Pooled<Sharing>> + 'static,
+) -> u64 {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    let destinations = in_proportion(DESTINATIONS, operations);
+    let run = Core::builder().run(|core| async move {
+        let many = Destinations::open(&core, address, destinations, 1).await;
+        let kept = many.addresses.iter().map(|key| prepare(&many.pool, key));
+        let kept: Vec<K> = kept.collect();
+        let order = shuffled(destinations);
+        enter_turn(&core).await;
+        count(operations, |number| {
+            let kept = &kept[order[number as usize] as usize];
+            let conn = acquire(&many.pool, kept).expect("one is idle");
+            black_box(conn).release();
+        })
+    });
+    run.expect("a core starts")
+}
+
+fn state_of_many(operations: u32) -> u64 {
+    let destinations = in_proportion(DESTINATIONS, operations);
+    let (mut state, keys) = pinpool_benches::state_of_many(destinations);
+    let order = shuffled(destinations);
+    let now = Timestamp::from_nanos(1_000_000);
+    count(operations, |number| {
+        state_round(&mut state, now, keys[order[number as usize] as usize]);
+    })
+}
+
+/// Each operation releases the connection, which goes to the oldest of many waiters, and lets that
+/// waiter take it.
+fn hand_over(operations: u32) -> u64 {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    let run = Core::builder().run(|core| async move {
+        let config = PoolConfig::builder().max_connections(1).build();
+        let config = config.expect("a config");
+        let pool = Pool::new(&core, config, Tcp(core.clone()));
+        let first = pool.acquire(&address).await.expect("the server accepts");
+        let waiters = queue(&pool, &address, 2 * operations);
+        let waiters = RefCell::new(VecDeque::from(waiters));
+        let mut held = Some(first);
+        enter_turn(&core).await;
+        let made = count(operations, |_| {
+            let next = waiters.borrow_mut().pop_front().expect("enough waiters");
+            let last = held.take().expect("it is held");
+            last.release();
+            held = Some(at_once(next).expect("it was delivered"));
+        });
+        drop(held);
+        made
+    });
+    run.expect("a core starts")
+}
+
+fn timer(operations: u32) -> u64 {
+    let mut wheel = FullWheel::new(in_proportion(PENDING, operations));
+    count(operations, |number| {
+        wheel.schedule_and_cancel(deadline(number));
+    })
+}
