@@ -18,11 +18,12 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion};
-use pinpool_benches::{Counting, Tcp, allocations, at_once, enter_turn};
-use pool_core::{Core, Pool, PoolConfig};
+use pinpool_benches::{Counting, Tcp, allocations, at_once, enter_turn, turns};
+use pool_core::{Core, Pool, PoolConfig, Pooled};
 use test_support::{Server, keep_alive_ok};
 
 #[global_allocator]
@@ -59,36 +60,53 @@ fn hash_map(group: &mut BenchmarkGroup<'_, WallTime>) {
 fn ours(group: &mut BenchmarkGroup<'_, WallTime>) {
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
-    let ran = Core::builder().run(|core| async move {
-        let pool = Pool::new(&core, PoolConfig::default(), Tcp(core.clone()));
-        let first = pool.acquire(&address).await.expect("the server accepts");
-        first.release();
-        let tried = || {
-            let conn = pool.try_acquire(black_box(&address)).expect("one is idle");
-            black_box(&conn);
-            conn.release();
-        };
-        let acquired = || {
-            let conn = at_once(pool.acquire(black_box(&address))).expect("one is idle");
-            black_box(&conn);
-            conn.release();
-        };
+    let mut measure = |name: &str, acquire: fn(&Pool<Tcp>, &SocketAddr) -> Option<Pooled<Tcp>>| {
+        group.bench_function(name, |b| {
+            b.iter_custom(|rounds| {
+                let rounds = u32::try_from(rounds).expect("fewer rounds than that take for ever");
+                let spent = Core::builder().run(move |core| warm(core, address, rounds, acquire));
+                spent.expect("a core starts")
+            });
+        });
+    };
+    measure("pool, try_acquire", |pool, address| {
+        pool.try_acquire(address)
+    });
+    measure("pool, acquire", |pool, address| {
+        at_once(pool.acquire(address)).ok()
+    });
+    server.finish();
+}
+
+/// How long so many rounds take, begun with a warm pool, without what lies between two turns.
+async fn warm(
+    core: Core,
+    address: SocketAddr,
+    rounds: u32,
+    acquire: fn(&Pool<Tcp>, &SocketAddr) -> Option<Pooled<Tcp>>,
+) -> Duration {
+    let pool = Pool::new(&core, PoolConfig::default(), Tcp(core.clone()));
+    let first = pool.acquire(&address).await.expect("the server accepts");
+    first.release();
+    let round = || {
+        let conn = acquire(&pool, black_box(&address)).expect("one is idle");
+        black_box(&conn);
+        conn.release();
+    };
+    round();
+    let mut spent = Duration::ZERO;
+    for turn in turns(rounds) {
         enter_turn(&core).await;
         let turn_began = core.now();
-        tried();
         let made = allocations(|| {
-            for _ in 0..1000 {
-                tried();
-                acquired();
-            }
+            let began = Instant::now();
+            turn.for_each(|_| round());
+            spent += began.elapsed();
         });
         assert_eq!(made, 0, "a warm acquire and release allocates");
-        group.bench_function("pool, try_acquire", |b| b.iter(tried));
-        group.bench_function("pool, acquire", |b| b.iter(acquired));
         assert_eq!(core.now(), turn_began, "the clock was read in between");
-    });
-    ran.expect("a core starts");
-    server.finish();
+    }
+    spent
 }
 
 struct Manager;

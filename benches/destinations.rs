@@ -42,6 +42,13 @@ fn main() {
                 |_, key| *key,
                 |pool, key| pool.try_acquire(key),
             );
+            bench(
+                &mut group,
+                "by handle",
+                &many,
+                |pool, key| pool.destination(key),
+                |_, destination| destination.try_acquire(),
+            );
 
             let mut order = shuffled(destinations).into_iter().cycle();
             let (mut state, keys) = state_of_many(destinations);

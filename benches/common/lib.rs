@@ -10,6 +10,7 @@ mod state;
 mod timers;
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -21,6 +22,9 @@ pub use many::{Destinations, queue, state_of_many, state_round};
 pub use peer::keep_connections;
 use pool_core::{Core, Timestamp};
 pub use timers::{FullWheel, deadline};
+
+/// Somewhat less than a core's budget of acquires in one turn.
+const PER_TURN: u32 = 1000;
 
 /// Polls a future that ends at its first poll.
 ///
@@ -38,6 +42,13 @@ pub fn at_once<F: Future>(future: F) -> F::Output {
 /// and not again by what follows; while the driver sleeps, each use of the clock would read it.
 pub async fn enter_turn(core: &Core) {
     core.sleep(Duration::from_nanos(1)).await;
+}
+
+/// The numbers below `count`, in parts that a core may acquire as often in one turn: past its budget an
+/// acquire has to wait for the next.
+pub fn turns(count: u32) -> impl Iterator<Item = Range<u32>> {
+    let first = (0..count).step_by(PER_TURN as usize);
+    first.map(move |first| first..count.min(first + PER_TURN))
 }
 
 /// The numbers below `count`, each as often as the others, in an order that looks random and is the

@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use pool_core::state::{Admission, Disposition, Effect, KeyId, PoolState};
 use pool_core::{Acquire, Connector, Core, Pool, PoolConfig, Timestamp};
 
-use crate::Sharing;
+use crate::{Sharing, enter_turn, turns};
 
 /// A pool with an idle connection to each of many destinations.
 #[derive(Debug)]
@@ -45,15 +45,19 @@ impl Destinations {
 /// # Panics
 ///
 /// If one need not wait.
-pub fn queue<C: Connector>(pool: &Pool<C>, key: &C::Key, waiters: u32) -> Vec<Acquire<C>> {
+pub async fn queue<C: Connector>(pool: &Pool<C>, key: &C::Key, waiters: u32) -> Vec<Acquire<C>> {
     let mut cx = Context::from_waker(Waker::noop());
-    let waiters = (0..waiters).map(|_| {
-        let mut waiter = pool.acquire(key);
-        let polled = Future::poll(Pin::new(&mut waiter), &mut cx);
-        assert!(polled.is_pending(), "a connection was there at once");
-        waiter
-    });
-    waiters.collect()
+    let mut queue = Vec::new();
+    for turn in turns(waiters) {
+        enter_turn(pool.core()).await;
+        for _ in turn {
+            let mut waiter = pool.acquire(key);
+            let polled = Future::poll(Pin::new(&mut waiter), &mut cx);
+            assert!(polled.is_pending(), "a connection was there at once");
+            queue.push(waiter);
+        }
+    }
+    queue
 }
 
 /// The state of a pool with an idle connection to each of many destinations, without sockets.

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use pinpool_benches::{
     Destinations, FullWheel, Sharing, Tcp, allocations, at_once, deadline, enter_turn, queue,
-    shuffled, state_round,
+    shuffled, state_round, turns,
 };
 use pool_core::{Core, Pool, PoolConfig, Pooled, Timestamp};
 use test_support::{Server, keep_alive_ok};
@@ -46,6 +47,13 @@ pub(crate) const ALL: &[Case] = &[
     case("by-key-of-100000", 20_000, |operations| {
         among_many(operations, |_, key| *key, |pool, key| pool.try_acquire(key))
     }),
+    case("by-handle-of-100000", 20_000, |operations| {
+        among_many(
+            operations,
+            |pool, key| pool.destination(key),
+            |_, destination| destination.try_acquire(),
+        )
+    }),
     case("state-of-100000", 20_000, state_of_many),
     case("hand-over", 10_000, hand_over),
     case("timer-at-1000000", 20_000, timer),
@@ -61,8 +69,8 @@ const fn case(name: &'static str, operations: u32, run: fn(u32) -> u64) -> Case 
 
 /// The only place where instructions are counted; the loop adds about three to each operation.
 #[inline(never)]
-fn counted_operations(operations: u32, mut operation: impl FnMut(u32)) {
-    for number in 0..operations {
+fn counted_operations(numbers: Range<u32>, operation: &mut impl FnMut(u32)) {
+    for number in numbers {
         operation(number);
     }
 }
@@ -70,7 +78,21 @@ fn counted_operations(operations: u32, mut operation: impl FnMut(u32)) {
 /// What is done for the first time (rooms grow, symbols are bound) is not counted.
 fn count(operations: u32, mut operation: impl FnMut(u32)) -> u64 {
     (0..operations).for_each(&mut operation);
-    allocations(|| counted_operations(operations, operation))
+    allocations(|| counted_operations(0..operations, &mut operation))
+}
+
+/// As [`count`], by turns of the core; what lies between two of them is not counted.
+async fn count_by_turns(core: &Core, operations: u32, mut operation: impl FnMut(u32)) -> u64 {
+    for turn in turns(operations) {
+        enter_turn(core).await;
+        turn.for_each(&mut operation);
+    }
+    let mut made = 0;
+    for turn in turns(operations) {
+        enter_turn(core).await;
+        made += allocations(|| counted_operations(turn, &mut operation));
+    }
+    made
 }
 
 /// `full`, or less when only a few operations try whether a case works.
@@ -88,11 +110,11 @@ fn warm(
         let pool = Pool::new(&core, PoolConfig::default(), Tcp(core.clone()));
         let first = pool.acquire(&address).await.expect("the server accepts");
         first.release();
-        enter_turn(&core).await;
-        count(operations, |_| {
+        let round = |_| {
             let conn = acquire(&pool, black_box(&address)).expect("one is idle");
             black_box(conn).release();
-        })
+        };
+        count_by_turns(&core, operations, round).await
     });
     run.expect("a core starts")
 }
@@ -137,11 +159,12 @@ fn hand_over(operations: u32) -> u64 {
     let server = Server::script(keep_alive_ok());
     let address = server.addr();
     let run = Core::builder().run(|core| async move {
-        let config = PoolConfig::builder().max_connections(1).build();
+        let config = PoolConfig::builder().max_connections(1);
+        let config = config.acquire_timeout(None).build();
         let config = config.expect("a config");
         let pool = Pool::new(&core, config, Tcp(core.clone()));
         let first = pool.acquire(&address).await.expect("the server accepts");
-        let waiters = queue(&pool, &address, 2 * operations);
+        let waiters = queue(&pool, &address, 2 * operations).await;
         let waiters = RefCell::new(VecDeque::from(waiters));
         let mut held = Some(first);
         enter_turn(&core).await;
