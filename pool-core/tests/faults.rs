@@ -66,8 +66,10 @@ fn retired_destination_is_left_by_idle_connections_at_once_and_by_held_ones_at_t
         for address in [retired, other] {
             pool.acquire(&address).await.unwrap().release();
         }
-        pool.retire(&retired);
         let left = core.clone();
+        let open = || (first.counts().open, second.counts().open);
+        until(&left, "the servers have accepted all", || open() == (2, 1)).await;
+        pool.retire(&retired);
         until(&left, "the idle one is gone", || first.counts().open == 1).await;
         exchange(&mut held).await.unwrap();
         held.release();
