@@ -94,8 +94,9 @@ pub fn state_of_many(destinations: u32) -> (PoolState, Vec<KeyId>) {
 /// If none is idle.
 #[inline]
 pub fn state_round(state: &mut PoolState, now: Timestamp, key: KeyId) {
-    let conn = state.idle_candidate(now, key).expect("one is idle");
-    assert!(state.acquire_idle(now, conn), "it is still idle");
+    let candidate = state.idle_candidate(now, key).expect("one is idle");
+    let conn = candidate.conn();
+    candidate.acquire();
     state.release(now, conn, Disposition::Reuse);
     assert!(!state.has_effects(), "the warm path leaves an effect");
 }

@@ -92,4 +92,8 @@ impl Connection for TcpStream {
     fn readiness(&self) -> Readiness {
         Self::readiness(self)
     }
+
+    fn check(&mut self) -> Result<(), CloseReason> {
+        self.check_quiet()
+    }
 }

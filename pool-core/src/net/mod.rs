@@ -21,5 +21,5 @@ mod stream;
 pub use listener::{ListenOptions, TcpListener};
 pub(crate) use poller::Poller;
 pub use source::{ForceClosed, Readiness};
-pub(crate) use source::{PoolId, WatchMode, WatchToken};
+pub(crate) use source::{PoolId, SocketId, WatchMode, WatchToken};
 pub use stream::{ConnectOptions, TcpStream};

@@ -111,6 +111,10 @@ impl Failure {
     }
 }
 
+/// Tells sockets that are open at the same time apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SocketId(*const Source);
+
 /// Every connection has one for its life, idle or not, so each byte here counts many times.
 pub(crate) struct Source {
     fd: OwnedFd,
@@ -345,6 +349,39 @@ impl Source {
     pub(super) fn is_peer_closed(&self) -> bool {
         self.flags.has(Flag::PeerClosed)
     }
+
+    /// As [`Readiness::check_quiet`].
+    #[inline]
+    pub(super) fn check_quiet(&self) -> Result<(), CloseReason> {
+        if self.flags.is_quiet() {
+            return Ok(());
+        }
+        self.look_for_bytes()
+    }
+
+    #[cold]
+    fn look_for_bytes(&self) -> Result<(), CloseReason> {
+        if self.flags.has(Flag::Dead) {
+            return Err(CloseReason::Reset);
+        }
+        if self.flags.has(Flag::PeerClosed) {
+            return Err(CloseReason::PeerClosed);
+        }
+        if self.flags.has(Flag::Urgent) {
+            return Err(CloseReason::StrayBytes);
+        }
+        let mut byte = [0u8];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match rustix::net::recv(&self.fd, &mut byte[..], flags) {
+            Err(rustix::io::Errno::AGAIN) => {
+                self.flags.clear(Flag::Readable);
+                Ok(())
+            }
+            Ok((_, 0)) => Err(CloseReason::PeerClosed),
+            Ok(_) => Err(CloseReason::StrayBytes),
+            Err(_) => Err(CloseReason::Reset),
+        }
+    }
 }
 
 impl Drop for Source {
@@ -402,35 +439,14 @@ impl Readiness {
     /// # Errors
     ///
     /// [`CloseReason::Reset`], [`CloseReason::PeerClosed`] or [`CloseReason::StrayBytes`].
+    #[inline]
     pub fn check_quiet(&self) -> Result<(), CloseReason> {
-        let source = &*self.0;
-        if source.flags.is_quiet() {
-            return Ok(());
-        }
-        if source.flags.has(Flag::Dead) {
-            return Err(CloseReason::Reset);
-        }
-        if source.flags.has(Flag::PeerClosed) {
-            return Err(CloseReason::PeerClosed);
-        }
-        if source.flags.has(Flag::Urgent) {
-            return Err(CloseReason::StrayBytes);
-        }
-        let mut byte = [0u8];
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        match rustix::net::recv(&source.fd, &mut byte[..], flags) {
-            Err(rustix::io::Errno::AGAIN) => {
-                source.flags.clear(Flag::Readable);
-                Ok(())
-            }
-            Ok((_, 0)) => Err(CloseReason::PeerClosed),
-            Ok(_) => Err(CloseReason::StrayBytes),
-            Err(_) => Err(CloseReason::Reset),
-        }
+        self.0.check_quiet()
     }
 
     /// What the flags say of a connection about to be handed out; none: something has come in, or
     /// the last read has filled its buffer, and the connection has to be asked.
+    #[inline]
     pub(crate) fn flags(&self) -> Option<Result<(), CloseReason>> {
         let flags = &self.0.flags;
         if flags.is_quiet() {
@@ -444,9 +460,10 @@ impl Readiness {
         }
     }
 
-    /// Whether both speak of the same socket.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
+    /// Whose it is: as long as one of two is kept, they are of the same socket if these are equal.
+    #[inline]
+    pub(crate) fn socket(&self) -> SocketId {
+        SocketId(Rc::as_ptr(&self.0))
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -458,11 +475,18 @@ impl Readiness {
         self.0.watcher.set(Some(token));
     }
 
+    /// Changes what its watcher hears of.
+    #[inline]
+    pub(crate) fn set_watch(&self, mode: WatchMode) {
+        self.0.watch.set(mode);
+    }
+
     /// Forgets who last waited on the socket. An idle connection must not hold its last user's
     /// waker: glommio counts the clones of a task's waker in an `i16`.
-    pub(crate) fn forget_waiters(&self) {
-        let waiters = (self.0.reader.take(), self.0.writer.take());
-        drop(waiters);
+    #[inline]
+    #[must_use = "a user's wakers, to be dropped when nothing is borrowed"]
+    pub(crate) fn forget_waiters(&self) -> [Option<Waker>; 2] {
+        [self.0.reader.take(), self.0.writer.take()]
     }
 
     pub(crate) fn unwatch(&self) {

@@ -16,6 +16,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use super::poller::Poller;
 use super::source::{Readiness, Source};
+use crate::CloseReason;
 
 /// What is set on a socket before it connects.
 #[derive(Clone, Debug)]
@@ -141,6 +142,12 @@ impl TcpStream {
     #[must_use]
     pub fn is_peer_closed(&self) -> bool {
         self.source.is_peer_closed()
+    }
+
+    /// As [`Readiness::check_quiet`].
+    #[inline]
+    pub(crate) fn check_quiet(&self) -> Result<(), CloseReason> {
+        self.source.check_quiet()
     }
 
     /// Ready once the peer has reset the connection or the network has given it up, whatever has

@@ -103,6 +103,7 @@ impl Core {
     /// What the clock said when it was last read, at the latest at the beginning of this turn:
     /// monotonic, and at most as old as the turn is long.
     #[must_use]
+    #[inline]
     pub fn now(&self) -> Timestamp {
         if self.0.asleep.get() {
             self.read_clock()

@@ -8,7 +8,7 @@ use std::panic::Location;
 use std::task::Waker;
 
 use super::shared::Shared;
-use super::slot::{Abort, Slot};
+use super::slot::{Abort, Open, Slot, Whereabouts};
 use crate::CloseReason;
 use crate::connector::Connector;
 use crate::error::AcquireError;
@@ -58,22 +58,9 @@ impl<C: Connector> Shared<C> {
                 waker.map(Action::Wake)
             }
             Effect::Reject(waiter, why) => self.reject(waiter, why.into()).map(Action::Wake),
-            Effect::Close(conn, reason) => match self.take_slot(conn) {
-                Some(Slot::Here {
-                    connection,
-                    readiness,
-                }) => Some(Action::Close(conn, reason, connection, readiness)),
-                // Its task has the connection, and drops it.
-                Some(Slot::Probed { abort, .. }) => Some(Action::Abort(abort)),
-                _ => None,
-            },
-            Effect::ForceClose(conn, reason) => match self.take_slot(conn) {
-                Some(Slot::Held {
-                    readiness,
-                    acquired_at,
-                }) => Some(Action::ForceClose(readiness, reason, acquired_at)),
-                _ => None,
-            },
+            Effect::Close(conn, reason) | Effect::ForceClose(conn, reason) => {
+                self.ready_to_close(conn, reason)
+            }
             Effect::ForgetKey(key) => {
                 let name = self.names.borrow_mut().remove(key);
                 let entry = name.as_ref().and_then(|name| self.forget_key(name));
@@ -86,6 +73,23 @@ impl<C: Connector> Shared<C> {
             }
         };
         actions.extend(action);
+    }
+
+    fn ready_to_close(&self, conn: ConnId, reason: CloseReason) -> Option<Action<C>> {
+        let Some(Slot::Open(Open { readiness, at })) = self.take_slot(conn) else {
+            return None;
+        };
+        match at {
+            Whereabouts::Here(connection) => {
+                Some(Action::Close(conn, reason, connection, readiness))
+            }
+            // Its task has the connection, and drops it.
+            Whereabouts::Probed(abort) => Some(Action::Abort(abort)),
+            Whereabouts::Held(acquired_at) => {
+                Some(Action::ForceClose(readiness, reason, acquired_at))
+            }
+            Whereabouts::Checked => None,
+        }
     }
 
     /// Carries out actions, in order. No borrow is held: a user's code may do anything.

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use super::effects::Action;
 use super::shared::Shared;
-use super::slot::{Abort, Slot};
+use super::slot::{Abort, Open, Whereabouts};
 use crate::connector::Connector;
 use crate::net::WatchMode;
 use crate::state::ConnId;
@@ -12,21 +12,12 @@ use crate::state::ConnId;
 impl<C: Connector> Shared<C> {
     /// Takes an idle connection out of its slot, for its probe.
     pub(super) fn take_for_probe(&self, conn: ConnId) -> Option<Action<C>> {
-        let Some(Slot::Here {
-            connection,
-            readiness,
-        }) = self.take_slot(conn)
-        else {
-            return None;
-        };
-        // What comes in belongs to the probe.
-        readiness.watch(WatchMode::Death, self.token(conn));
+        let mut conns = self.conns.borrow_mut();
+        let open = conns.get_mut(conn)?.open_mut()?;
         let abort = Abort::default();
-        let slot = Slot::Probed {
-            readiness,
-            abort: abort.clone(),
-        };
-        self.put_slot(conn, slot);
+        let connection = open.take(Whereabouts::Probed(abort.clone()))?;
+        // What comes in belongs to the probe.
+        open.readiness.set_watch(WatchMode::Death);
         Some(Action::Probe(conn, connection, abort))
     }
 
@@ -63,23 +54,21 @@ impl<C: Connector> Shared<C> {
     }
 
     fn probe_succeeded(&self, conn: ConnId, connection: C::Connection) {
-        match self.take_slot(conn) {
-            Some(Slot::Probed { readiness, .. }) => {
-                self.put_here(conn, connection, readiness);
-                self.drive(|state, now| state.probe_ended(now, conn, true));
-                // The watch tells changes only: what came before it began is asked for here.
-                if let Err(reason) = self.fitness(conn) {
-                    self.drive(|state, now| state.force_close(now, conn, reason));
-                }
-            }
-            _ => self.fence_drop(connection),
+        let is_probed = |open: &Open<_>| matches!(open.at, Whereabouts::Probed(_));
+        if let Err(connection) = self.put_back(conn, connection, is_probed) {
+            return self.fence_drop(connection);
+        }
+        self.drive(|state, now| state.probe_ended(now, conn, true));
+        // The watch tells changes only: what came before it began is asked for here.
+        if let Err(reason) = self.fitness(conn) {
+            self.drive(|state, now| state.force_close(now, conn, reason));
         }
     }
 
     /// Where a connection that is held was acquired.
     pub(super) fn acquired_at(&self, conn: ConnId) -> Option<&'static Location<'static>> {
-        match self.conns.borrow().get(conn) {
-            Some(Slot::Held { acquired_at, .. }) => Some(acquired_at),
+        match self.conns.borrow().get(conn)?.open()?.at {
+            Whereabouts::Held(acquired_at) => Some(acquired_at),
             _ => None,
         }
     }

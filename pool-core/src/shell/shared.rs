@@ -16,11 +16,11 @@ use super::core::Core;
 use super::effects::Action;
 use super::guard::Pooled;
 use super::handle::PoolHandle;
-use super::slot::{Answer, Slot};
+use super::slot::{Answer, Open, Slot, Whereabouts};
 use super::table::Table;
 use crate::connector::{Connection, Connector};
 use crate::error::AcquireError;
-use crate::net::{PoolId, Readiness, WatchMode, WatchToken};
+use crate::net::{PoolId, Readiness, SocketId, WatchMode, WatchToken};
 use crate::state::{ConnId, Disposition, KeyId, PoolState, WaiterId};
 use crate::{CloseReason, PoolConfig, Timestamp};
 
@@ -59,7 +59,7 @@ pub(super) struct Shared<C: Connector> {
     pub(super) state: RefCell<PoolState>,
     /// Room for actions, kept from one time to the next.
     actions: Cell<Vec<Action<C>>>,
-    keys: RefCell<HashMap<C::Key, KeyId>>,
+    keys: RefCell<HashMap<C::Key, KeyId, foldhash::quality::RandomState>>,
     pub(super) names: RefCell<Table<KeyId, C::Key>>,
     pub(super) conns: RefCell<Table<ConnId, Slot<C::Connection>>>,
     waiters: RefCell<Table<WaiterId, Rc<Answer<C::Error>>>>,
@@ -104,9 +104,16 @@ impl<C: Connector> Shared<C> {
     }
 
     /// Changes the state once and carries out what it asks for.
+    #[inline]
     pub(super) fn drive<R>(&self, change: impl FnOnce(&mut PoolState, Timestamp) -> R) -> R {
-        let (result, actions) = self.mutate(change);
-        self.act(actions);
+        let now = self.core.now();
+        let mut state = self.state.borrow_mut();
+        let result = change(&mut state, now);
+        if state.has_effects() || self.core.is_asleep() {
+            let actions = self.follow_up(&mut state);
+            drop(state);
+            self.act(actions);
+        }
         result
     }
 
@@ -119,6 +126,12 @@ impl<C: Connector> Shared<C> {
         let now = self.core.now();
         let mut state = self.state.borrow_mut();
         let result = change(&mut state, now);
+        let actions = self.follow_up(&mut state);
+        (result, actions)
+    }
+
+    #[inline(never)]
+    fn follow_up(&self, state: &mut PoolState) -> Vec<Action<C>> {
         let mut actions = Vec::new();
         if state.has_effects() {
             actions = self.actions.take();
@@ -131,7 +144,7 @@ impl<C: Connector> Shared<C> {
         {
             self.core.kick_for(deadline);
         }
-        (result, actions)
+        actions
     }
 
     /// The id of a key that the pool knows.
@@ -183,21 +196,39 @@ impl<C: Connector> Shared<C> {
     /// Closes what is no longer fit among the idle connections of a key, from the one that would
     /// be reused next, and takes the first that is.
     pub(super) fn acquire_idle(
-        &self,
+        self: &Rc<Self>,
         id: KeyId,
         acquired_at: &'static Location<'static>,
     ) -> Option<Pooled<C>> {
         loop {
-            let conn = self.drive(|state, now| state.idle_candidate(now, id))?;
+            let mut quiet = false;
+            let acquired = self.drive(|state, now| {
+                let candidate = state.idle_candidate(now, id)?;
+                let (conn, reused) = (candidate.conn(), candidate.is_reused());
+                quiet = self.is_quiet(conn);
+                if quiet {
+                    candidate.acquire();
+                }
+                Some((conn, reused))
+            });
+            let (conn, reused) = acquired?;
+            if quiet {
+                return self.hold(conn, reused, acquired_at);
+            }
             if let Err(reason) = self.fitness(conn) {
                 self.drive(|state, now| state.force_close(now, conn, reason));
-                continue;
-            }
-            let reused = self.state.borrow().is_reused(conn);
-            if self.drive(|state, now| state.acquire_idle(now, conn)) {
+            } else if self.drive(|state, now| state.acquire_idle(now, conn)) {
                 return self.hold(conn, reused, acquired_at);
             }
         }
+    }
+
+    /// Whether a connection is here, and its flags say that nothing has come in.
+    #[inline]
+    fn is_quiet(&self, conn: ConnId) -> bool {
+        let conns = self.conns.borrow();
+        let open = conns.get(conn).and_then(Slot::open);
+        open.is_some_and(|open| open.is_here() && open.readiness.flags() == Some(Ok(())))
     }
 
     pub(super) fn is_connecting(&self, conn: ConnId) -> bool {
@@ -209,44 +240,36 @@ impl<C: Connector> Shared<C> {
     /// what a read to the last byte has left behind.
     pub(super) fn fitness(&self, conn: ConnId) -> Result<(), CloseReason> {
         let mut conns = self.conns.borrow_mut();
-        match conns.get_mut(conn) {
-            Some(slot @ Slot::Here { .. }) => {
-                if let Some(verdict) = slot.flags() {
-                    return verdict;
-                }
-                let taken = slot.begin_check();
-                drop(conns);
-                self.check_here(conn, taken)
-            }
+        let Some(open) = conns.get_mut(conn).and_then(Slot::open_mut) else {
+            return Ok(());
+        };
+        match open.at {
+            Whereabouts::Here(_) => {}
             // It cannot be waited for: whoever asks is called by the check.
-            Some(Slot::Checked) => Err(CloseReason::StrayBytes),
-            _ => Ok(()),
+            Whereabouts::Checked => return Err(CloseReason::StrayBytes),
+            Whereabouts::Probed(_) | Whereabouts::Held(_) => return Ok(()),
         }
+        if let Some(verdict) = open.readiness.flags() {
+            return verdict;
+        }
+        let taken = open.take(Whereabouts::Checked);
+        drop(conns);
+        taken.map_or(Ok(()), |connection| self.check_here(conn, connection))
     }
 
     /// Makes the guard of a connection that the state has just given out.
     pub(super) fn hold(
-        &self,
+        self: &Rc<Self>,
         conn: ConnId,
         reused: bool,
         acquired_at: &'static Location<'static>,
     ) -> Option<Pooled<C>> {
         let mut conns = self.conns.borrow_mut();
-        let slot = conns.get_mut(conn)?;
-        let Slot::Here { readiness, .. } = slot else {
-            return None;
-        };
-        let readiness = readiness.clone();
-        readiness.watch(WatchMode::Death, self.token(conn));
-        let held = Slot::Held {
-            readiness,
-            acquired_at,
-        };
-        let Slot::Here { connection, .. } = std::mem::replace(slot, held) else {
-            unreachable!("just seen to be here");
-        };
+        let open = conns.get_mut(conn)?.open_mut()?;
+        let connection = open.take(Whereabouts::Held(acquired_at))?;
+        open.readiness.set_watch(WatchMode::Death);
         drop(conns);
-        Some(Pooled::new(self.me.upgrade()?, connection, conn, reused))
+        Some(Pooled::new(Rc::clone(self), connection, conn, reused))
     }
 
     /// A guard gives its connection back, for reuse if `reason` is none.
@@ -256,30 +279,66 @@ impl<C: Connector> Shared<C> {
         mut connection: C::Connection,
         reason: Option<CloseReason>,
     ) {
-        if !matches!(self.conns.borrow().get(conn), Some(Slot::Held { .. })) {
+        let Some(socket) = self.held_socket(conn) else {
             // Force-closed in the meantime: the state has counted it out.
             self.fence_drop(connection);
             return;
-        }
-        let reason = reason.or_else(|| self.check_returned(conn, &mut connection).err());
-        if reason.is_none()
-            && let Some(Slot::Held { readiness, .. }) = self.take_slot(conn)
-        {
-            self.put_here(conn, connection, readiness);
-            self.drive(|state, now| state.release(now, conn, Disposition::Reuse));
-        } else {
-            let readiness = self.take_slot(conn);
-            drop(readiness);
-            self.fence_drop(connection);
-            let disposition = Disposition::Close(reason.unwrap_or(CloseReason::Abandoned));
-            self.drive(|state, now| state.release(now, conn, disposition));
+        };
+        let verdict = match reason {
+            None => self.check_returned(conn, socket, &mut connection),
+            Some(reason) => Err(reason),
+        };
+        let (connection, reason) = match verdict {
+            Ok(()) => match self.put_back(conn, connection, Open::is_held) {
+                Ok(()) => {
+                    return self.drive(|state, now| state.release(now, conn, Disposition::Reuse));
+                }
+                // Its check has made the pool force-close it.
+                Err(connection) => (connection, CloseReason::Abandoned),
+            },
+            Err(reason) => (connection, reason),
+        };
+        let slot = self.take_slot(conn);
+        drop(slot);
+        self.fence_drop(connection);
+        self.drive(|state, now| state.release(now, conn, Disposition::Close(reason)));
+    }
+
+    #[inline]
+    fn held_socket(&self, conn: ConnId) -> Option<SocketId> {
+        let conns = self.conns.borrow();
+        let open = conns.get(conn)?.open()?;
+        open.is_held().then(|| open.readiness.socket())
+    }
+
+    /// Puts a connection back into its slot, where it still has to be expected.
+    #[inline]
+    pub(super) fn put_back(
+        &self,
+        conn: ConnId,
+        connection: C::Connection,
+        is_expected: impl FnOnce(&Open<C::Connection>) -> bool,
+    ) -> Result<(), C::Connection> {
+        let mut conns = self.conns.borrow_mut();
+        match conns.get_mut(conn).and_then(Slot::open_mut) {
+            Some(open) if is_expected(open) => {
+                let before = std::mem::replace(&mut open.at, Whereabouts::Here(connection));
+                debug_assert!(!matches!(before, Whereabouts::Here(_)));
+                drop(before);
+                let waiters = open.readiness.forget_waiters();
+                open.readiness.set_watch(WatchMode::Any);
+                drop(conns);
+                drop(waiters);
+                Ok(())
+            }
+            _ => Err(connection),
         }
     }
 
     /// A guard's connection leaves the pool for good, open.
     pub(super) fn detach(&self, conn: ConnId) {
-        if let Some(Slot::Held { readiness, .. }) = self.take_slot(conn) {
-            readiness.unwatch();
+        if let Some(Slot::Open(open)) = self.take_slot(conn) {
+            open.readiness.unwatch();
         }
         let disposition = Disposition::Close(CloseReason::Detached);
         self.drive(|state, now| state.release(now, conn, disposition));
@@ -323,20 +382,17 @@ impl<C: Connector> Shared<C> {
     }
 
     pub(super) fn put_here(&self, conn: ConnId, connection: C::Connection, readiness: Readiness) {
-        readiness.forget_waiters();
+        drop(readiness.forget_waiters());
         readiness.watch(WatchMode::Any, self.token(conn));
-        let slot = Slot::Here {
-            connection,
-            readiness,
-        };
-        self.put_slot(conn, slot);
+        let at = Whereabouts::Here(connection);
+        self.put_slot(conn, Slot::Open(Open { readiness, at }));
     }
 
     /// What stood there before, of this connection or of a stale id, is no user's value: those
     /// are taken out when their id ends.
     pub(super) fn put_slot(&self, conn: ConnId, slot: Slot<C::Connection>) {
         let old = self.conns.borrow_mut().insert(conn, slot);
-        debug_assert!(!matches!(old, Some(Slot::Here { .. })));
+        debug_assert!(!old.as_ref().and_then(Slot::open).is_some_and(Open::is_here));
         drop(old);
     }
 
@@ -346,55 +402,42 @@ impl<C: Connector> Shared<C> {
 
     /// Checks a connection that was taken out of its slot for it, and puts it back unless the
     /// check has made the pool close it.
-    fn check_here(
-        &self,
-        conn: ConnId,
-        taken: Option<(C::Connection, Readiness)>,
-    ) -> Result<(), CloseReason> {
-        let Some((mut connection, readiness)) = taken else {
-            return Ok(());
-        };
-        let verdict = self.check(&mut connection);
+    fn check_here(&self, conn: ConnId, mut connection: C::Connection) -> Result<(), CloseReason> {
+        let tasks = self.core.tasks();
+        let verdict = tasks.fence("a connection's check", || connection.check());
         let mut conns = self.conns.borrow_mut();
-        if let Some(slot @ Slot::Checked) = conns.get_mut(conn) {
-            *slot = Slot::Here {
-                connection,
-                readiness,
-            };
-            return verdict;
+        if let Some(open) = conns.get_mut(conn).and_then(Slot::open_mut)
+            && matches!(open.at, Whereabouts::Checked)
+        {
+            open.at = Whereabouts::Here(connection);
+            return verdict.unwrap_or(Err(CloseReason::ExchangeFailed));
         }
         drop(conns);
         self.fence_drop(connection);
         Ok(())
     }
 
-    /// Asks a user's connection whether it is fit; one that panics is not.
-    fn check(&self, connection: &mut C::Connection) -> Result<(), CloseReason> {
-        let verdict = self
-            .core
-            .tasks()
-            .fence("a connection's check", || connection.check());
-        verdict.unwrap_or(Err(CloseReason::ExchangeFailed))
-    }
-
-    /// Asks a connection that is given back. It has to be the one that was given out: a guard
-    /// gives `&mut` to it, and what was put in its place the pool has never watched.
+    /// Asks a connection that is given back whether it is fit; one that panics is not. It has to be
+    /// the one that was given out: a guard gives `&mut` to it, and what was put in its place the
+    /// pool has never watched.
+    #[inline]
     fn check_returned(
         &self,
         conn: ConnId,
+        ours: SocketId,
         connection: &mut C::Connection,
     ) -> Result<(), CloseReason> {
-        let tasks = self.core.tasks();
-        let ours = tasks.fence("a connection's readiness", || connection.readiness());
-        let is_same = match (ours, self.conns.borrow().get(conn)) {
-            (Some(ours), Some(Slot::Held { readiness, .. })) => readiness.is_same(&ours),
-            _ => false,
-        };
-        if !is_same {
-            tracing::warn!(?conn, "another connection was given back in its place");
-            return Err(CloseReason::ExchangeFailed);
+        let verdict = self.core.tasks().fence("a connection's check", || {
+            (connection.readiness().socket() == ours).then(|| connection.check())
+        });
+        match verdict {
+            Some(Some(verdict)) => verdict,
+            Some(None) => {
+                tracing::warn!(?conn, "another connection was given back in its place");
+                Err(CloseReason::ExchangeFailed)
+            }
+            None => Err(CloseReason::ExchangeFailed),
         }
-        self.check(connection)
     }
 
     /// Drops a user's value, whose destructor may do anything, even panic.
@@ -406,7 +449,7 @@ impl<C: Connector> Shared<C> {
         let mut keys = self.keys.borrow_mut();
         let entry = keys.remove_entry(name);
         if keys.is_empty() && keys.capacity() > KEPT_KEYS {
-            *keys = HashMap::new();
+            *keys = HashMap::default();
         }
         entry.map(|(key, _)| key)
     }
@@ -449,11 +492,17 @@ impl<C: Connector> Shared<C> {
 
 impl<C: Connector> PoolHooks for Shared<C> {
     fn readiness_changed(&self, conn: ConnId) {
-        let dead_in_use = matches!(
-            self.conns.borrow().get(conn),
-            Some(Slot::Held { readiness, .. } | Slot::Probed { readiness, .. })
-                if readiness.is_dead()
-        );
+        let in_use_and_dead = |open: &Open<_>| match open.at {
+            Whereabouts::Held(_) | Whereabouts::Probed(_) => open.readiness.is_dead(),
+            Whereabouts::Here(_) | Whereabouts::Checked => false,
+        };
+        let dead_in_use = {
+            let conns = self.conns.borrow();
+            conns
+                .get(conn)
+                .and_then(Slot::open)
+                .is_some_and(in_use_and_dead)
+        };
         let verdict = match dead_in_use {
             true => Err(CloseReason::Reset),
             false => self.fitness(conn),

@@ -6,7 +6,6 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use crate::CloseReason;
 use crate::error::AcquireError;
 use crate::fence::wake;
 use crate::net::Readiness;
@@ -15,48 +14,69 @@ use crate::state::ConnId;
 /// What stands beside a connection's id.
 pub(super) enum Slot<T> {
     Connecting(Abort),
+    Open(Open<T>),
+}
+
+/// A connection from the end of its connect on.
+pub(super) struct Open<T> {
+    pub(super) readiness: Readiness,
+    pub(super) at: Whereabouts<T>,
+}
+
+/// Where an open connection is.
+pub(super) enum Whereabouts<T> {
     /// Idle, or delivered to a waiter that has not looked yet.
-    Here {
-        connection: T,
-        readiness: Readiness,
-    },
-    /// On the stack of [`Shared::readiness_changed`](super::shared::Shared), whose check by the user
-    /// may call the pool.
+    Here(T),
+    /// Idle or delivered, and on the stack of [`Shared::fitness`](super::shared::Shared), whose check
+    /// by the user may call the pool.
     Checked,
     /// Idle, in the hands of a probe.
-    Probed {
-        readiness: Readiness,
-        abort: Abort,
-    },
-    /// A guard has it.
-    Held {
-        readiness: Readiness,
-        acquired_at: &'static Location<'static>,
-    },
+    Probed(Abort),
+    /// A guard has it, which was acquired there.
+    Held(&'static Location<'static>),
 }
 
 impl<T> Slot<T> {
-    /// What the flags say of a connection that is here; none: that it has to be asked.
-    pub(super) fn flags(&self) -> Option<Result<(), CloseReason>> {
+    /// The connection, if it is open.
+    #[inline]
+    pub(super) fn open(&self) -> Option<&Open<T>> {
         match self {
-            Self::Here { readiness, .. } => readiness.flags(),
-            _ => Some(Ok(())),
+            Self::Open(open) => Some(open),
+            Self::Connecting(_) => None,
         }
     }
 
-    /// Takes out a connection that is here, for its check.
-    pub(super) fn begin_check(&mut self) -> Option<(T, Readiness)> {
-        if !matches!(self, Self::Here { .. }) {
+    /// The connection, if it is open.
+    #[inline]
+    pub(super) fn open_mut(&mut self) -> Option<&mut Open<T>> {
+        match self {
+            Self::Open(open) => Some(open),
+            Self::Connecting(_) => None,
+        }
+    }
+}
+
+impl<T> Open<T> {
+    #[inline]
+    pub(super) fn is_here(&self) -> bool {
+        matches!(self.at, Whereabouts::Here(_))
+    }
+
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.at, Whereabouts::Held(_))
+    }
+
+    /// Takes a connection that is here out of its slot, to be there instead.
+    #[inline]
+    pub(super) fn take(&mut self, to: Whereabouts<T>) -> Option<T> {
+        if !self.is_here() {
             return None;
         }
-        let Self::Here {
-            connection,
-            readiness,
-        } = std::mem::replace(self, Self::Checked)
-        else {
-            unreachable!("just seen to be here");
-        };
-        Some((connection, readiness))
+        match std::mem::replace(&mut self.at, to) {
+            Whereabouts::Here(connection) => Some(connection),
+            _ => unreachable!("just seen to be here"),
+        }
     }
 }
 

@@ -37,6 +37,7 @@ impl<I: SlabId, T> Table<I, T> {
         entries.map(|(id, value)| (*id, value))
     }
 
+    #[inline]
     pub(super) fn get(&self, id: I) -> Option<&T> {
         match self.entries.get(id.parts().0 as usize)? {
             Some((owner, value)) if *owner == id => Some(value),
@@ -44,6 +45,7 @@ impl<I: SlabId, T> Table<I, T> {
         }
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, id: I) -> Option<&mut T> {
         match self.entries.get_mut(id.parts().0 as usize)? {
             Some((owner, value)) if *owner == id => Some(value),

@@ -5,23 +5,68 @@ use super::list::Links;
 use super::{Admission, ConnId, Effect, KeyId, PoolState, Rejection, TimerOwner, WaiterId};
 use crate::{CloseReason, ReuseOrder, Timestamp};
 
+/// An idle connection that may be acquired: [`PoolState::idle_candidate`].
+#[derive(Debug)]
+#[must_use = "it stays idle unless it is acquired"]
+pub struct IdleCandidate<'a> {
+    state: &'a mut PoolState,
+    now: Timestamp,
+    key: KeyId,
+    conn: ConnId,
+}
+
+impl IdleCandidate<'_> {
+    /// Which connection it is.
+    #[inline]
+    #[must_use]
+    pub fn conn(&self) -> ConnId {
+        self.conn
+    }
+
+    /// As [`PoolState::is_reused`].
+    #[inline]
+    #[must_use]
+    pub fn is_reused(&self) -> bool {
+        self.state.is_reused(self.conn)
+    }
+
+    /// Takes the connection, to be held.
+    #[inline]
+    pub fn acquire(self) {
+        self.state.observe(self.now);
+        self.state.hand_out(self.now, self.key, self.conn);
+    }
+}
+
 impl PoolState {
     /// The idle connection that is next to be handed out.
     ///
-    /// The driver looks at its readiness first. If it is fit, it calls
-    /// [`acquire_idle`](Self::acquire_idle); if the peer has closed it or has sent bytes,
-    /// [`force_close`](Self::force_close), and asks again. The key stays valid meanwhile as long as
+    /// The driver looks at its readiness first. If it is fit, it [acquires](IdleCandidate::acquire)
+    /// it; if the peer has closed it or has sent bytes, it calls
+    /// [`force_close`](Self::force_close), and asks again. One that has to be asked itself is acquired
+    /// afterwards by [`acquire_idle`](Self::acquire_idle). The key stays valid meanwhile as long as
     /// no effect is asked for.
+    #[inline]
     #[must_use]
-    pub fn idle_candidate(&self, now: Timestamp, key: KeyId) -> Option<ConnId> {
+    pub fn idle_candidate(&mut self, now: Timestamp, key: KeyId) -> Option<IdleCandidate<'_>> {
         if !self.phase.is_open() {
             return None;
         }
-        let key = self.keys.get(key)?;
-        let next = self.next_idle(key)?;
-        if self.idle_end(now, next).is_none() {
-            return Some(next);
+        let entry = self.keys.get(key)?;
+        let mut conn = self.next_idle(entry)?;
+        if self.idle_end(now, conn).is_some() {
+            conn = self.next_unexpired(now, entry)?;
         }
+        Some(IdleCandidate {
+            state: self,
+            now,
+            key,
+            conn,
+        })
+    }
+
+    #[cold]
+    fn next_unexpired(&self, now: Timestamp, key: &Key) -> Option<ConnId> {
         let is_idle = |id: &ConnId| self.conns[*id].status == ConnStatus::Idle;
         let fit = |id: &ConnId| is_idle(id) && self.idle_end(now, *id).is_none();
         match self.config.reuse_order() {

@@ -46,6 +46,7 @@ use wheel::Wheel;
 
 pub use crate::stats::{Acquires, DestinationStats, Gauge, Rejected, Timeouts};
 use crate::{PoolConfig, Timestamp};
+pub use acquire::IdleCandidate;
 pub use effect::{Admission, Disposition, Effect, Rejection};
 pub use histograms::{Histogram, Histograms};
 pub use slab::{ConnId, KeyId, WaiterId};
@@ -181,6 +182,7 @@ impl PoolState {
     /// Whether the connection was used before by a holder who released it. A connection that was
     /// given to a waiter and not claimed is not used by that.
     #[must_use]
+    #[inline]
     pub fn is_reused(&self, conn: ConnId) -> bool {
         self.conns.get(conn).is_some_and(|conn| conn.uses > 0)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{Admission, ConnId, Disposition, KeyId, WaiterId};
+use super::super::{Admission, ConnId, Disposition, IdleCandidate, KeyId, WaiterId};
 use super::agenda::Happening;
 use super::files::Place;
 use super::oracle::Verdict;
@@ -122,7 +122,14 @@ impl World<'_> {
                     continue;
                 }
                 self.note(Act::AcquireIdle(conn));
-                let acquired = self.core.state.acquire_idle(self.now, conn);
+                let acquired = match self.dice.one_in(2) {
+                    true => self.core.state.acquire_idle(self.now, conn),
+                    false => {
+                        let candidate = self.core.state.idle_candidate(self.now, key);
+                        let candidate = candidate.filter(|found| found.conn() == conn);
+                        candidate.map(IdleCandidate::acquire).is_some()
+                    }
+                };
                 ensure!(acquired, 9, "{conn:?} was on offer and is not given");
                 self.core.oracle.acquired_idle(conn)?;
                 self.holder_takes(conn);
@@ -138,6 +145,7 @@ impl World<'_> {
         key: KeyId,
     ) -> Result<Option<ConnId>, Finding> {
         let found = self.core.state.idle_candidate(self.now, key);
+        let found = found.map(|candidate| candidate.conn());
         self.core.oracle.judge_candidate(destination, found)?;
         Ok(found)
     }

@@ -9,10 +9,7 @@ fn the_most_recently_used_connection_is_reused_first() {
     for conn in conns {
         pool.release(conn);
     }
-    assert_eq!(
-        pool.state.idle_candidate(pool.now, pool.key),
-        Some(conns[2])
-    );
+    assert_eq!(pool.candidate(), Some(conns[2]));
     assert_eq!(
         [pool.reuse(), pool.reuse(), pool.reuse()],
         [conns[2], conns[1], conns[0]]
@@ -52,7 +49,7 @@ fn an_expired_connection_is_not_handed_out_though_its_timer_has_not_fired() {
     let conn = pool.open();
     pool.release(conn);
     pool.now = pool.now + millis(1000);
-    assert_eq!(pool.state.idle_candidate(pool.now, pool.key), None);
+    assert_eq!(pool.candidate(), None);
     pool.wait();
     assert_eq!(
         pool.effects(),
@@ -72,7 +69,7 @@ fn dead_idle_connections_are_passed_over_with_the_counters_right() {
         pool.release(conn);
     }
     for _ in 0..5 {
-        let dead = pool.state.idle_candidate(pool.now, pool.key).unwrap();
+        let dead = pool.candidate().unwrap();
         pool.state.force_close(pool.now, dead, CloseReason::Reset);
     }
     assert_eq!(pool.reuse(), pool.held[0]);
@@ -403,7 +400,7 @@ fn destinations_do_not_share_connections_or_caps() {
     let conn = pool.open();
     pool.release(conn);
     let other = pool.state.insert_key();
-    assert_eq!(pool.state.idle_candidate(pool.now, other), None);
+    assert_eq!(pool.candidate_of(other), None);
     assert!(matches!(
         pool.state.acquire(pool.now, other),
         Admission::Wait(_)

@@ -61,7 +61,7 @@ fn without_an_interval_nothing_is_probed() {
 fn a_probed_connection_counts_as_idle_and_is_not_handed_out() {
     let (mut pool, conn) = probed(probing().max_connections(1));
     assert_eq!(pool.gauges(), [0, 1, 0, 0]);
-    assert_eq!(pool.state.idle_candidate(pool.now, pool.key), None);
+    assert_eq!(pool.candidate(), None);
     assert!(!pool.state.acquire_idle(pool.now, conn));
     let waiter = pool.wait();
     assert!(pool.connects.is_empty(), "it takes up its room");

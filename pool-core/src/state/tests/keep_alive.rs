@@ -119,7 +119,7 @@ fn a_connection_is_not_handed_out_within_the_margin_though_its_timer_has_not_fir
     hint(&mut pool, conn, millis(1500));
     pool.release(conn);
     pool.now = pool.now + millis(500);
-    assert_eq!(pool.state.idle_candidate(pool.now, pool.key), None);
+    assert_eq!(pool.candidate(), None);
     assert!(!pool.state.acquire_idle(pool.now, conn));
     pool.wait();
     assert_eq!(pool.effects(), [expired(conn)]);

@@ -56,7 +56,7 @@ fn without_an_idle_timeout_a_destination_stays_in_use() {
     let conn = open(&mut pool);
     connect_all(&mut pool);
     pool.pass(Duration::from_secs(1_000_000));
-    let idle = pool.state.idle_candidate(pool.now, pool.key).unwrap();
+    let idle = pool.candidate().unwrap();
     pool.force_close(idle, CloseReason::PeerClosed);
     assert_eq!(pool.gauges(), [1, 0, 1, 0]);
     pool.close(conn);
@@ -69,12 +69,12 @@ fn a_connection_lost_while_idle_is_replaced_only_while_the_destination_is_in_use
     let held = open(&mut pool);
     connect_all(&mut pool);
     pool.pass(millis(99));
-    let idle = pool.state.idle_candidate(pool.now, pool.key).unwrap();
+    let idle = pool.candidate().unwrap();
     pool.force_close(idle, CloseReason::Reset);
     assert_eq!(pool.gauges(), [1, 0, 1, 0]);
     connect_all(&mut pool);
     pool.pass(millis(2));
-    let idle = pool.state.idle_candidate(pool.now, pool.key).unwrap();
+    let idle = pool.candidate().unwrap();
     pool.force_close(idle, CloseReason::Reset);
     assert_eq!(pool.gauges(), [0, 0, 1, 0]);
     pool.close(held);

@@ -148,6 +148,16 @@ impl Pool {
         }
     }
 
+    /// Which idle connection is next to be handed out.
+    pub(super) fn candidate(&mut self) -> Option<ConnId> {
+        self.candidate_of(self.key)
+    }
+
+    pub(super) fn candidate_of(&mut self, key: KeyId) -> Option<ConnId> {
+        let candidate = self.state.idle_candidate(self.now, key);
+        candidate.map(|candidate| candidate.conn())
+    }
+
     pub(super) fn wait(&mut self) -> WaiterId {
         match self.acquire() {
             Admission::Wait(waiter) => {

@@ -44,7 +44,9 @@ fn an_idle_timeout_is_not_early_by_the_turn_it_began_in() {
     pool.state.release(pool.now, conn, Disposition::Reuse);
     carry_on(&mut pool);
     assert_eq!(
-        pool.state.idle_candidate(pool.now + TURN, pool.key),
+        pool.state
+            .idle_candidate(pool.now + TURN, pool.key)
+            .map(|candidate| candidate.conn()),
         Some(conn)
     );
     end_turn(&mut pool);
