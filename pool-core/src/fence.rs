@@ -14,6 +14,7 @@ pub(crate) fn wake(waker: Waker) {
 }
 
 /// Runs a user's code; none if it has panicked.
+#[inline]
 pub(crate) fn catch<R>(call: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => Some(result),
@@ -26,6 +27,7 @@ pub(crate) fn catch<R>(call: impl FnOnce() -> R) -> Option<R> {
 
 /// Drops what a user's code has panicked with, which may panic in turn. Only once: what comes then
 /// is leaked.
+#[cold]
 pub(crate) fn drop_panic(panic: Box<dyn Any + Send>) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(another);

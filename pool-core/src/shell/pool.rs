@@ -106,6 +106,7 @@ impl<C: Connector> Pool<C> {
 
     /// Takes an idle connection to `key` if there is one, and neither connects nor waits.
     #[track_caller]
+    #[inline]
     #[must_use]
     pub fn try_acquire(&self, key: &C::Key) -> Option<Pooled<C>> {
         let key = self.shared.known(key)?;

@@ -148,6 +148,7 @@ impl<C: Connector> Shared<C> {
     }
 
     /// The id of a key that the pool knows.
+    #[inline]
     pub(super) fn known(&self, key: &C::Key) -> Option<KeyId> {
         self.keys.borrow().get(key).copied()
     }
@@ -258,6 +259,7 @@ impl<C: Connector> Shared<C> {
     }
 
     /// Makes the guard of a connection that the state has just given out.
+    #[inline]
     pub(super) fn hold(
         self: &Rc<Self>,
         conn: ConnId,

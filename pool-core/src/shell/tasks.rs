@@ -83,6 +83,7 @@ impl Tasks {
     }
 
     /// Runs user code that the driver calls, so that its panic does not end the core.
+    #[inline]
     pub(crate) fn fence<R>(&self, what: &str, call: impl FnOnce() -> R) -> Option<R> {
         let result = catch(call);
         if result.is_none() {
@@ -91,6 +92,7 @@ impl Tasks {
         result
     }
 
+    #[cold]
     pub(super) fn count_panic(&self, what: &str) {
         self.panics.set(self.panics.get() + 1);
         tracing::error!(what, "panicked; the core goes on");

@@ -27,7 +27,7 @@ impl IdleCandidate<'_> {
     #[inline]
     #[must_use]
     pub fn is_reused(&self) -> bool {
-        self.state.is_reused(self.conn)
+        self.state.conns.live(self.conn).uses > 0
     }
 
     /// Takes the connection, to be held.
@@ -154,12 +154,12 @@ impl PoolState {
     /// change in one go.
     #[inline]
     fn hand_out(&mut self, now: Timestamp, key: KeyId, id: ConnId) {
-        let conn = &mut self.conns[id];
+        let conn = self.conns.live_mut(id);
         debug_assert_eq!(conn.status, ConnStatus::Idle);
         conn.status = ConnStatus::Acquired;
         conn.since = now;
         let (timer, used) = (conn.timer, conn.uses > 0);
-        let entry = &mut self.keys[key];
+        let entry = self.keys.live_mut(key);
         entry.idle.remove(&mut self.conns, id);
         self.room.idle_ended(&mut self.conns, id);
         entry.asked = Some(now);

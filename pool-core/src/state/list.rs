@@ -81,7 +81,7 @@ impl<I: SlabId, Kind> List<I, Kind> {
     #[inline]
     pub(crate) fn push_front<T: Linked<Kind>>(&mut self, slab: &mut Slab<I, T>, id: I) {
         let (place, _) = id.parts();
-        *slab[id].links_mut() = Links {
+        *slab.live_mut(id).links_mut() = Links {
             previous: NONE,
             next: self.front,
         };
@@ -94,7 +94,7 @@ impl<I: SlabId, Kind> List<I, Kind> {
     #[inline]
     pub(crate) fn push_back<T: Linked<Kind>>(&mut self, slab: &mut Slab<I, T>, id: I) {
         let (place, _) = id.parts();
-        *slab[id].links_mut() = Links {
+        *slab.live_mut(id).links_mut() = Links {
             previous: self.back,
             next: NONE,
         };
@@ -120,7 +120,8 @@ impl<I: SlabId, Kind> List<I, Kind> {
     /// Takes `id` out; it has to be in this very list.
     #[inline]
     pub(crate) fn remove<T: Linked<Kind>>(&mut self, slab: &mut Slab<I, T>, id: I) {
-        let Links { previous, next } = std::mem::replace(slab[id].links_mut(), Links::new());
+        let Links { previous, next } =
+            std::mem::replace(slab.live_mut(id).links_mut(), Links::new());
         match previous {
             NONE => self.front = next,
             previous => slab.at_mut(previous).links_mut().next = next,

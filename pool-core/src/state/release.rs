@@ -1,7 +1,7 @@
 //! From a holder back to a waiter or to idle, and the ways in which a connection ends.
 
 use super::entries::{Conn, ConnStatus, Key};
-use super::{ConnId, Disposition, Effect, KeyId, PoolState, Rejection, WaiterId};
+use super::{ConnId, Disposition, Effect, PoolState, Rejection, WaiterId};
 use crate::{CloseReason, Timestamp};
 
 /// What becomes of a connection that nobody holds.
@@ -23,26 +23,32 @@ impl PoolState {
     #[inline]
     pub fn release(&mut self, now: Timestamp, conn: ConnId, disposition: Disposition) {
         self.observe(now);
-        let Some(entry) = self.conns.get_mut(conn) else {
+        let Some(entry) = self.conns.get(conn) else {
             return;
         };
         if entry.status != ConnStatus::Acquired {
             return;
         }
-        let (key, since) = (entry.key, entry.since);
-        if disposition == Disposition::Reuse {
-            entry.uses = entry.uses.saturating_add(1);
+        match disposition {
+            Disposition::Reuse if self.just_becomes_idle(now, entry) => {
+                self.become_idle(now, conn);
+            }
+            _ => self.release_to_others(now, conn, disposition),
         }
+    }
+
+    /// A release that changes more than that the connection becomes idle.
+    #[inline(never)]
+    fn release_to_others(&mut self, now: Timestamp, id: ConnId, disposition: Disposition) {
+        let conn = self.conns.live_mut(id);
+        let (key, since) = (conn.key, conn.since);
+        conn.uses = conn
+            .uses
+            .saturating_add(u32::from(disposition == Disposition::Reuse));
         self.count_hold(now, since);
         match disposition {
-            Disposition::Reuse => {
-                let place = self.next_place(now, conn);
-                if place == Place::Idle && !self.needs_settling(key) {
-                    return self.become_idle(now, key, conn);
-                }
-                self.take_to(now, conn, place);
-            }
-            Disposition::Close(reason) => self.close(conn, reason, Effect::Close),
+            Disposition::Reuse => self.place(now, id),
+            Disposition::Close(reason) => self.close(id, reason, Effect::Close),
         }
         self.settle(now, key);
     }
@@ -95,20 +101,41 @@ impl PoolState {
         }
     }
 
-    /// Whether a connection of a key may become idle and leave more to be done.
+    /// Whether a held connection becomes idle at its release and nothing else is to be done, told
+    /// by a few comparisons; `false` if it takes more to tell.
     #[inline]
-    fn needs_settling(&self, key: KeyId) -> bool {
-        !self.keys[key].queue.is_empty() || self.config.min_idle() > 0
+    fn just_becomes_idle(&self, now: Timestamp, conn: &Conn) -> bool {
+        let key = self.keys.live(conn.key);
+        let config = &self.config;
+        let is_plain = !conn.retired && !conn.unpooled && conn.keep_alive.is_none();
+        is_plain
+            && now < conn.expires
+            && config.max_uses().is_none_or(|most| conn.uses < most - 1)
+            && key.queue.is_empty()
+            && key.stats.idle.current < config.max_idle()
+            && key.pooled() <= config.max_connections()
+            && config.min_idle() == 0
+            && self.phase.is_open()
+            && (!self.room.is_capped() || self.caps_are_calm())
     }
 
-    /// Makes a held connection idle: all that its move changes in one go.
+    /// Whether the caps over all keys leave a used connection where it is.
+    fn caps_are_calm(&self) -> bool {
+        let total = self.config.max_total();
+        self.room.is_ample()
+            && !self.owes_permit()
+            && total.is_none_or(|cap| self.totals.live() <= cap)
+    }
+
+    /// Makes a held connection idle: all that its release changes in one go.
     #[inline]
-    fn become_idle(&mut self, now: Timestamp, key: KeyId, id: ConnId) {
-        let conn = &mut self.conns[id];
+    fn become_idle(&mut self, now: Timestamp, id: ConnId) {
+        let conn = self.conns.live_mut(id);
+        conn.uses = conn.uses.saturating_add(1);
         conn.status = ConnStatus::Idle;
-        conn.since = now;
-        let timer = conn.timer;
-        let entry = &mut self.keys[key];
+        let (key, timer) = (conn.key, conn.timer);
+        let since = std::mem::replace(&mut conn.since, now);
+        let entry = self.keys.live_mut(key);
         entry.idle.push_front(&mut self.conns, id);
         self.room.idle_began(&mut self.conns, id);
         for stats in [&mut entry.stats, &mut self.totals] {
@@ -116,6 +143,8 @@ impl PoolState {
             stats.idle.raise();
         }
         self.timers.freshen(timer);
+        self.count_hold(now, since);
+        debug_assert_eq!(self.next_place(now, id), Place::Idle);
     }
 
     /// Finds the place of a connection that nobody holds any more; its key has still to be settled.

@@ -78,6 +78,12 @@ impl Room {
         }
     }
 
+    /// Whether there is a cap over all keys.
+    #[inline]
+    pub(super) fn is_capped(&self) -> bool {
+        self.by_age.is_some()
+    }
+
     /// Whether no key starves.
     #[inline]
     pub(super) fn is_ample(&self) -> bool {

@@ -241,6 +241,21 @@ impl<I: SlabId, T> Slab<I, T> {
         }
     }
 
+    /// The entry of an id that is kept by something that ends before the entry does: as indexing,
+    /// without a look at the generation.
+    #[inline]
+    pub(super) fn live(&self, id: I) -> &T {
+        debug_assert!(self.get(id).is_some(), "a stale id");
+        self.at(id.parts().0)
+    }
+
+    /// As [`live`](Self::live).
+    #[inline]
+    pub(super) fn live_mut(&mut self, id: I) -> &mut T {
+        debug_assert!(self.get(id).is_some(), "a stale id");
+        self.at_mut(id.parts().0)
+    }
+
     #[inline]
     pub(super) fn id_at(&self, place: u32) -> I {
         I::new(place, self.entries[place as usize].generation)

@@ -105,12 +105,15 @@ impl PoolState {
     /// Why the time of an idle connection is over, if it is.
     #[inline]
     pub(super) fn idle_end(&self, now: Timestamp, id: ConnId) -> Option<CloseReason> {
-        let Conn { timer, expires, .. } = self.conns[id];
+        let conn = self.conns.live(id);
         // Its timer may be due and not yet handled; one that is fresh has no deadline.
-        let due = self.timers.deadline(timer).is_some_and(|due| due <= now) || expires <= now;
-        if due { self.ended(now, id) } else { None }
+        if conn.expires <= now || self.timers.is_due(conn.timer, now) {
+            return self.ended(now, id);
+        }
+        None
     }
 
+    #[cold]
     pub(super) fn ended(&self, now: Timestamp, id: ConnId) -> Option<CloseReason> {
         let (end, reason) = self.idle_ends(id);
         (end <= now).then_some(reason)

@@ -161,13 +161,11 @@ impl<T> Wheel<T> {
     /// Takes back the deadline, and lets [`pop_fresh`](Self::pop_fresh) return the timer, for it to
     /// be scheduled by a clock that has been read anew.
     ///
-    /// # Panics
-    ///
-    /// If the timer has ended.
+    /// The timer has not ended.
     #[inline]
     pub(crate) fn freshen(&mut self, id: TimerId) {
         // It stays in the slot of its old deadline, which may be early enough for the new one.
-        let fresh = &mut self.timers[id].fresh;
+        let fresh = &mut self.timers.live_mut(id).fresh;
         if std::mem::replace(fresh, Fresh::Yes) == Fresh::No {
             self.fresh.push_back(id);
         }
@@ -217,11 +215,11 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// When the timer is to expire; `None` if it is not scheduled, is fresh, or has ended.
+    /// Whether the time of a timer that has not ended has come: it may be due and not yet popped.
     #[inline]
-    pub(crate) fn deadline(&self, id: TimerId) -> Option<Timestamp> {
-        let timer = self.timers.get(id)?;
-        (timer.place != Place::Idle && timer.fresh != Fresh::Yes).then_some(timer.deadline)
+    pub(crate) fn is_due(&self, id: TimerId, now: Timestamp) -> bool {
+        let timer = self.timers.live(id);
+        timer.deadline <= now && timer.place != Place::Idle && timer.fresh != Fresh::Yes
     }
 
     /// When to call [`pop_expired`](Self::pop_expired) next: not later than the first timer can
@@ -345,6 +343,12 @@ impl<T> Wheel<T> {
     /// How many timers there are, scheduled or not.
     pub(crate) fn len(&self) -> usize {
         self.timers.len()
+    }
+
+    /// When the timer is to expire; `None` if it is not scheduled, is fresh, or has ended.
+    pub(crate) fn deadline(&self, id: TimerId) -> Option<Timestamp> {
+        let timer = self.timers.get(id)?;
+        (timer.place != Place::Idle && timer.fresh != Fresh::Yes).then_some(timer.deadline)
     }
 
     #[cfg(test)]
