@@ -444,6 +444,12 @@ impl Readiness {
         self.0.check_quiet()
     }
 
+    /// Whether the flags say that nothing has come in.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.0.flags.is_quiet()
+    }
+
     /// What the flags say of a connection about to be handed out; none: something has come in, or
     /// the last read has filled its buffer, and the connection has to be asked.
     #[inline]

@@ -107,15 +107,20 @@ impl<C: Connector> Acquire<C> {
         self
     }
 
+    /// Takes an idle connection, if there is one that will do.
+    #[inline]
+    fn take_idle(&self) -> Option<Pooled<C>> {
+        if self.fresh {
+            return None;
+        }
+        let id = self.target.known()?;
+        self.shared().acquire_idle(id, self.acquired_at)
+    }
+
     /// Asks the pool; none means that it is in the queue.
+    #[inline(never)]
     fn ask(&mut self) -> Result<Option<Pooled<C>>, AcquireError<C::Error>> {
         loop {
-            if !self.fresh
-                && let Some(id) = self.target.known()
-                && let Some(pooled) = self.shared().acquire_idle(id, self.acquired_at)
-            {
-                return Ok(Some(pooled));
-            }
             let (key, fresh) = (self.target.id(), self.fresh);
             let (admission, actions) = self.shared().mutate(|state, now| match fresh {
                 true => state.acquire_fresh(now, key),
@@ -136,6 +141,9 @@ impl<C: Connector> Acquire<C> {
                         state.release(now, conn, Disposition::Close(reason));
                     }),
                 },
+            }
+            if let Some(pooled) = self.take_idle() {
+                return Ok(Some(pooled));
             }
         }
     }
@@ -179,6 +187,10 @@ impl<C: Connector> Future for Acquire<C> {
         if let Step::Unasked = this.step {
             if !this.shared().core.may_acquire(cx) {
                 return Poll::Pending;
+            }
+            if let Some(pooled) = this.take_idle() {
+                this.step = Step::Ended;
+                return Poll::Ready(Ok(pooled));
             }
             match this.ask() {
                 Ok(None) => {}

@@ -1,7 +1,7 @@
 //! The inside of a pool: the only borrower of the state.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::Location;
@@ -109,12 +109,18 @@ impl<C: Connector> Shared<C> {
         let now = self.core.now();
         let mut state = self.state.borrow_mut();
         let result = change(&mut state, now);
+        self.finish(state);
+        result
+    }
+
+    /// Ends a change of the state.
+    #[inline]
+    fn finish(&self, mut state: RefMut<'_, PoolState>) {
         if state.has_effects() || self.core.is_asleep() {
             let actions = self.follow_up(&mut state);
             drop(state);
             self.act(actions);
         }
-        result
     }
 
     /// Borrows the state, changes it once, and makes ready what it asks for, to be given to
@@ -194,42 +200,52 @@ impl<C: Connector> Shared<C> {
         id
     }
 
-    /// Closes what is no longer fit among the idle connections of a key, from the one that would
-    /// be reused next, and takes the first that is.
+    /// Takes the idle connection of a key that would be reused next. Those that are no longer fit
+    /// are closed.
+    #[inline]
     pub(super) fn acquire_idle(
         self: &Rc<Self>,
         id: KeyId,
         acquired_at: &'static Location<'static>,
     ) -> Option<Pooled<C>> {
+        let now = self.core.now();
+        let mut state = self.state.borrow_mut();
+        let candidate = state.idle_candidate(now, id)?;
+        let (conn, reused) = (candidate.conn(), candidate.is_reused());
+        let mut conns = self.conns.borrow_mut();
+        let open = conns.get_mut(conn).and_then(Slot::open_mut);
+        let quiet = open.filter(|open| open.readiness.is_quiet());
+        let Some(connection) = quiet.and_then(|open| open.hand_out(acquired_at)) else {
+            drop(conns);
+            drop(state);
+            return self.acquire_idle_checked(id, acquired_at);
+        };
+        drop(conns);
+        candidate.acquire();
+        let pooled = Pooled::new(Rc::clone(self), connection, conn, reused);
+        self.finish(state);
+        Some(pooled)
+    }
+
+    /// As [`acquire_idle`](Self::acquire_idle), for when something has come in.
+    #[cold]
+    fn acquire_idle_checked(
+        self: &Rc<Self>,
+        id: KeyId,
+        acquired_at: &'static Location<'static>,
+    ) -> Option<Pooled<C>> {
         loop {
-            let mut quiet = false;
-            let acquired = self.drive(|state, now| {
+            let candidate = self.drive(|state, now| {
                 let candidate = state.idle_candidate(now, id)?;
-                let (conn, reused) = (candidate.conn(), candidate.is_reused());
-                quiet = self.is_quiet(conn);
-                if quiet {
-                    candidate.acquire();
-                }
-                Some((conn, reused))
+                Some((candidate.conn(), candidate.is_reused()))
             });
-            let (conn, reused) = acquired?;
-            if quiet {
-                return self.hold(conn, reused, acquired_at);
-            }
+            let (conn, reused) = candidate?;
             if let Err(reason) = self.fitness(conn) {
                 self.drive(|state, now| state.force_close(now, conn, reason));
             } else if self.drive(|state, now| state.acquire_idle(now, conn)) {
                 return self.hold(conn, reused, acquired_at);
             }
         }
-    }
-
-    /// Whether a connection is here, and its flags say that nothing has come in.
-    #[inline]
-    fn is_quiet(&self, conn: ConnId) -> bool {
-        let conns = self.conns.borrow();
-        let open = conns.get(conn).and_then(Slot::open);
-        open.is_some_and(|open| open.is_here() && open.readiness.flags() == Some(Ok(())))
     }
 
     pub(super) fn is_connecting(&self, conn: ConnId) -> bool {
@@ -259,7 +275,6 @@ impl<C: Connector> Shared<C> {
     }
 
     /// Makes the guard of a connection that the state has just given out.
-    #[inline]
     pub(super) fn hold(
         self: &Rc<Self>,
         conn: ConnId,
@@ -267,9 +282,7 @@ impl<C: Connector> Shared<C> {
         acquired_at: &'static Location<'static>,
     ) -> Option<Pooled<C>> {
         let mut conns = self.conns.borrow_mut();
-        let open = conns.get_mut(conn)?.open_mut()?;
-        let connection = open.take(Whereabouts::Held(acquired_at))?;
-        open.readiness.set_watch(WatchMode::Death);
+        let connection = conns.get_mut(conn)?.open_mut()?.hand_out(acquired_at)?;
         drop(conns);
         Some(Pooled::new(Rc::clone(self), connection, conn, reused))
     }
@@ -324,9 +337,8 @@ impl<C: Connector> Shared<C> {
         let mut conns = self.conns.borrow_mut();
         match conns.get_mut(conn).and_then(Slot::open_mut) {
             Some(open) if is_expected(open) => {
-                let before = std::mem::replace(&mut open.at, Whereabouts::Here(connection));
-                debug_assert!(!matches!(before, Whereabouts::Here(_)));
-                drop(before);
+                debug_assert!(!open.is_here(), "a user's value would be dropped");
+                open.at = Whereabouts::Here(connection);
                 let waiters = open.readiness.forget_waiters();
                 open.readiness.set_watch(WatchMode::Any);
                 drop(conns);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::error::AcquireError;
 use crate::fence::wake;
-use crate::net::Readiness;
+use crate::net::{Readiness, WatchMode};
 use crate::state::ConnId;
 
 /// What stands beside a connection's id.
@@ -65,6 +65,14 @@ impl<T> Open<T> {
     #[inline]
     pub(super) fn is_held(&self) -> bool {
         matches!(self.at, Whereabouts::Held(_))
+    }
+
+    /// Takes a connection that is here out of its slot, for a guard.
+    #[inline]
+    pub(super) fn hand_out(&mut self, acquired_at: &'static Location<'static>) -> Option<T> {
+        let connection = self.take(Whereabouts::Held(acquired_at))?;
+        self.readiness.set_watch(WatchMode::Death);
+        Some(connection)
     }
 
     /// Takes a connection that is here out of its slot, to be there instead.

@@ -31,7 +31,7 @@ impl IdleCandidate<'_> {
     }
 
     /// Takes the connection, to be held.
-    #[inline]
+    #[inline(always)]
     pub fn acquire(self) {
         self.state.observe(self.now);
         self.state.hand_out(self.now, self.key, self.conn);
@@ -46,7 +46,7 @@ impl PoolState {
     /// [`force_close`](Self::force_close), and asks again. One that has to be asked itself is acquired
     /// afterwards by [`acquire_idle`](Self::acquire_idle). The key stays valid meanwhile as long as
     /// no effect is asked for.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn idle_candidate(&mut self, now: Timestamp, key: KeyId) -> Option<IdleCandidate<'_>> {
         if !self.phase.is_open() {
@@ -152,7 +152,7 @@ impl PoolState {
 
     /// Gives an idle connection to a caller who asks for one: all that its move and its counts
     /// change in one go.
-    #[inline]
+    #[inline(always)]
     fn hand_out(&mut self, now: Timestamp, key: KeyId, id: ConnId) {
         let conn = self.conns.live_mut(id);
         debug_assert_eq!(conn.status, ConnStatus::Idle);
@@ -369,7 +369,7 @@ impl PoolState {
     }
 
     /// The idle connection that is next to be handed out, its time not looked at.
-    #[inline]
+    #[inline(always)]
     fn next_idle(&self, key: &Key) -> Option<ConnId> {
         let next = match self.config.reuse_order() {
             ReuseOrder::Lifo => key.idle.front(&self.conns),

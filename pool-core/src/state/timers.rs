@@ -103,7 +103,7 @@ impl PoolState {
     }
 
     /// Why the time of an idle connection is over, if it is.
-    #[inline]
+    #[inline(always)]
     pub(super) fn idle_end(&self, now: Timestamp, id: ConnId) -> Option<CloseReason> {
         let conn = self.conns.live(id);
         // Its timer may be due and not yet handled; one that is fresh has no deadline.

@@ -149,13 +149,13 @@ impl<T> Wheel<T> {
         let tick = tick_after(deadline);
         let timer = &mut self.timers[id];
         timer.not_fresh();
-        if matches!(timer.place, Place::Slot { .. }) && timer.placed_for <= tick {
-            timer.deadline = deadline;
+        timer.deadline = deadline;
+        let place = timer.place;
+        if matches!(place, Place::Slot { .. }) && timer.placed_for <= tick {
             return;
         }
-        self.cancel(id);
-        self.timers[id].deadline = deadline;
-        self.place(id);
+        self.leave(id, place);
+        self.place(id, tick);
     }
 
     /// Takes back the deadline, and lets [`pop_fresh`](Self::pop_fresh) return the timer, for it to
@@ -201,8 +201,16 @@ impl<T> Wheel<T> {
     ///
     /// If the timer has ended.
     pub(crate) fn cancel(&mut self, id: TimerId) {
-        self.timers[id].not_fresh();
-        match std::mem::replace(&mut self.timers[id].place, Place::Idle) {
+        let timer = &mut self.timers[id];
+        timer.not_fresh();
+        let place = std::mem::replace(&mut timer.place, Place::Idle);
+        self.leave(id, place);
+    }
+
+    /// Takes a timer out of the list it is in.
+    #[inline]
+    fn leave(&mut self, id: TimerId, place: Place) {
+        match place {
             Place::Idle => {}
             Place::Due => self.due.remove(&mut self.timers, id),
             Place::Slot { level, slot } => {
@@ -278,7 +286,8 @@ impl<T> Wheel<T> {
         let mut list = std::mem::replace(&mut self.slots[level][slot], List::new());
         while let Some(id) = list.front(&self.timers) {
             list.remove(&mut self.timers, id);
-            self.place(id);
+            let tick = tick_after(self.timers.live(id).deadline);
+            self.place(id, tick);
         }
     }
 
@@ -286,9 +295,9 @@ impl<T> Wheel<T> {
         clippy::cast_possible_truncation,
         reason = "levels and slots are below 64"
     )]
-    fn place(&mut self, id: TimerId) {
-        let timer = &mut self.timers[id];
-        let tick = tick_after(timer.deadline);
+    #[inline]
+    fn place(&mut self, id: TimerId, tick: u64) {
+        let timer = self.timers.live_mut(id);
         timer.placed_for = tick;
         if tick <= self.current {
             timer.place = Place::Due;
