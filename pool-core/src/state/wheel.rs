@@ -87,7 +87,7 @@ impl<T> Linked for Timer<T> {
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
     timers: Slab<TimerId, Timer<T>>,
-    slots: Box<[[List<TimerId>; SLOTS]]>,
+    slots: Box<[[List<TimerId>; SLOTS]; LEVELS]>,
     /// A bit for each slot that holds timers.
     occupied: [u64; LEVELS],
     due: List<TimerId>,
@@ -103,7 +103,7 @@ impl<T> Wheel<T> {
     pub(crate) fn new() -> Self {
         Self {
             timers: Slab::new(),
-            slots: vec![[List::new(); SLOTS]; LEVELS].into_boxed_slice(),
+            slots: Box::new([[List::new(); SLOTS]; LEVELS]),
             occupied: [0; LEVELS],
             due: List::new(),
             fresh: VecDeque::new(),
@@ -151,10 +151,12 @@ impl<T> Wheel<T> {
         timer.not_fresh();
         timer.deadline = deadline;
         let place = timer.place;
-        if matches!(place, Place::Slot { .. }) && timer.placed_for <= tick {
-            return;
+        if place != Place::Idle {
+            if place != Place::Due && timer.placed_for <= tick {
+                return;
+            }
+            self.leave(id, place);
         }
-        self.leave(id, place);
         self.place(id, tick);
     }
 
