@@ -1,6 +1,6 @@
 //! What the shell keeps beside an id of the state.
 
-use crate::state::slab::SlabId;
+use crate::state::slab::{SlabId, make_room};
 
 /// An empty table this small keeps its memory.
 const KEPT_ENTRIES: usize = 64;
@@ -20,8 +20,9 @@ impl<I: SlabId, T> Table<I, T> {
     /// Puts `value` beside `id`. Returns what stood there before, of this id or a stale one.
     pub(super) fn insert(&mut self, id: I, value: T) -> Option<T> {
         let index = id.parts().0 as usize;
-        if index >= self.entries.len() {
-            self.entries.resize_with(index + 1, || None);
+        while index >= self.entries.len() {
+            make_room(&mut self.entries);
+            self.entries.push(None);
         }
         self.entries[index].replace((id, value)).map(|(_, old)| old)
     }

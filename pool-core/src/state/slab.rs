@@ -70,10 +70,22 @@ table_id! {
     KeyId
 }
 
+/// A table grows by at least so many entries.
+const LEAST_ROOM: usize = 16;
+
 /// An empty slab this small keeps its memory.
 const KEPT_ENTRIES: usize = 64;
 
 const NO_INDEX: u32 = u32::MAX;
+
+/// Makes room for one more entry: by a quarter, where a `Vec` would double. What a table of many
+/// thousand connections keeps unused is memory that each of them pays for.
+#[inline]
+pub(crate) fn make_room<T>(entries: &mut Vec<T>) {
+    if entries.len() == entries.capacity() {
+        entries.reserve_exact((entries.len() / 4).max(LEAST_ROOM));
+    }
+}
 
 #[derive(Debug)]
 struct Entry<T> {
@@ -153,6 +165,7 @@ impl<I: SlabId, T> Slab<I, T> {
         assert!(index != NO_INDEX, "too many entries");
         let generation = self.first_generation;
         let id = I::new(index, generation);
+        make_room(&mut self.entries);
         self.entries.push(Entry {
             generation,
             slot: Slot::Occupied(value(id)),
