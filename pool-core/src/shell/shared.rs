@@ -337,6 +337,8 @@ impl<C: Connector> Shared<C> {
         let mut conns = self.conns.borrow_mut();
         match conns.get_mut(conn).and_then(Slot::open_mut) {
             Some(open) if is_expected(open) => {
+                // What stood there is dropped under the borrow, so it may be no user's value: a probe's
+                // task has its own half of the `Abort`, and with it the waker.
                 debug_assert!(!open.is_here(), "a user's value would be dropped");
                 open.at = Whereabouts::Here(connection);
                 let waiters = open.readiness.forget_waiters();
