@@ -1,6 +1,7 @@
 //! The thin half of the engine: tasks, sockets and wakers around the pure state.
 //!
-//! It decides nothing. [`shared`] is the only borrower of the state; [`core`] owns the turn.
+//! It decides nothing. [`Shared`](shared::Shared) is the only borrower of the state;
+//! [`core`] owns the turn.
 
 mod acquire;
 mod cap;
@@ -11,6 +12,7 @@ mod effects;
 mod engine;
 mod guard;
 mod handle;
+mod hold;
 mod mailbox;
 mod permits;
 mod pool;
