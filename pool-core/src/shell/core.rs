@@ -7,13 +7,9 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
 use std::future::Future;
-use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::task::{Context, Waker};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_lite::FutureExt;
@@ -21,10 +17,9 @@ use futures_lite::FutureExt;
 use super::mailbox::Mailbox;
 use super::shared::PoolHooks;
 use super::sleep::{Elapsed, Sleep};
-use super::sync::Alarm;
+use super::start::CoreBuilder;
 use super::tasks::Tasks;
 use crate::Timestamp;
-use crate::error::StartError;
 use crate::fence::wake;
 use crate::net::{Poller, PoolId, WatchToken, runtime};
 use crate::state::slab::Slab;
@@ -43,7 +38,7 @@ const HELD_UP: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// The core that runs on this thread, so that a handle knows its owner.
-    static CURRENT: RefCell<Weak<CoreInner>> = const { RefCell::new(Weak::new()) };
+    pub(super) static CURRENT: RefCell<Weak<CoreInner>> = const { RefCell::new(Weak::new()) };
 }
 
 /// A core, seen from the tasks that run on it. Cheap to clone, and never leaves its thread.
@@ -61,7 +56,7 @@ thread_local! {
 /// # Ok::<(), pool_core::StartError>(())
 /// ```
 #[derive(Clone)]
-pub struct Core(Rc<CoreInner>);
+pub struct Core(pub(super) Rc<CoreInner>);
 
 pub(crate) struct CoreInner {
     started: Instant,
@@ -79,13 +74,35 @@ pub(crate) struct CoreInner {
     tasks_first: Cell<bool>,
     poller: Rc<Poller>,
     sleeps: RefCell<Wheel<Option<Waker>>>,
-    mailbox: Arc<Mailbox>,
-    tasks: Rc<Tasks>,
-    pools: RefCell<Slab<PoolId, Weak<dyn PoolHooks>>>,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) tasks: Rc<Tasks>,
+    pub(super) pools: RefCell<Slab<PoolId, Weak<dyn PoolHooks>>>,
     /// Pools whose time has come; kept for its room.
     due: Cell<Vec<Rc<dyn PoolHooks>>>,
     /// What the harvest has to tell the pools; kept for its room.
     watched: RefCell<Vec<WatchToken>>,
+}
+
+impl CoreInner {
+    /// A core that has not begun its first turn.
+    pub(super) fn new(poller: Rc<Poller>, mailbox: Arc<Mailbox>) -> Self {
+        Self {
+            started: Instant::now(),
+            now: Cell::new(Timestamp::ZERO),
+            asleep: Cell::new(false),
+            armed: Cell::new(Timestamp::MAX),
+            turned_at: Cell::new(Timestamp::ZERO),
+            acquires: Cell::new((0, 0)),
+            tasks_first: Cell::new(false),
+            poller,
+            sleeps: RefCell::new(Wheel::new()),
+            mailbox,
+            tasks: Tasks::new(),
+            pools: RefCell::new(Slab::new()),
+            due: Cell::default(),
+            watched: RefCell::default(),
+        }
+    }
 }
 
 impl Core {
@@ -346,7 +363,7 @@ impl Core {
     }
 
     /// The driver: until it is cancelled.
-    async fn drive(&self, mut park: runtime::Park) {
+    pub(super) async fn drive(&self, mut park: runtime::Park) {
         loop {
             if self.turn() {
                 runtime::yield_now().await;
@@ -362,213 +379,5 @@ impl fmt::Debug for Core {
         f.debug_struct("Core")
             .field("now", &self.now())
             .finish_non_exhaustive()
-    }
-}
-
-/// Sets up a core and starts it, on this thread or on one of its own.
-#[derive(Clone, Debug)]
-#[must_use = "a builder starts nothing until `run` or `spawn`"]
-pub struct CoreBuilder {
-    name: String,
-    cpu: Option<usize>,
-    mailbox_capacity: usize,
-}
-
-impl Default for CoreBuilder {
-    fn default() -> Self {
-        Self {
-            name: "pinpool".to_owned(),
-            cpu: None,
-            mailbox_capacity: 4096,
-        }
-    }
-}
-
-impl CoreBuilder {
-    /// The thread's name. Default: `pinpool`.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
-    /// Pins the core to this CPU, as the operating system numbers it. Default: not pinned.
-    pub fn cpu(mut self, cpu: Option<usize>) -> Self {
-        self.cpu = cpu;
-        self
-    }
-
-    /// How many jobs from other threads may wait; 0 counts as 1. Default: 4096.
-    pub fn mailbox_capacity(mut self, jobs: usize) -> Self {
-        self.mailbox_capacity = jobs.max(1);
-        self
-    }
-
-    /// Runs `main` on this thread and returns its result once everything it left is cleaned up:
-    /// tasks dropped, pools closed, jobs refused.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`] names what the system refuses.
-    ///
-    /// # Panics
-    ///
-    /// Panics if a core runs on this thread already, and goes on with a panic of `main`, after the
-    /// clean-up.
-    pub fn run<F, Fut>(self, main: F) -> Result<Fut::Output, StartError>
-    where
-        F: FnOnce(Core) -> Fut,
-        Fut: Future,
-    {
-        assert!(
-            Core::current().is_none(),
-            "a core runs on this thread already"
-        );
-        let executor = runtime::executor(&self.name, self.cpu)?;
-        let _end = End;
-        runtime::run(&executor, async {
-            let (core, park) = self.start().map_err(StartError::Io)?;
-            Ok(core.live(park, main).await)
-        })
-    }
-
-    /// Starts a thread of its own for the core and runs `main` on it.
-    ///
-    /// # Errors
-    ///
-    /// [`StartError`] names what the system refuses; the thread is gone then.
-    pub fn spawn<F, Fut>(self, main: F) -> Result<CoreThread<Fut::Output>, StartError>
-    where
-        F: FnOnce(Core) -> Fut + Send + 'static,
-        Fut: Future,
-        Fut::Output: Send + 'static,
-    {
-        let (report, started) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name(self.name.clone())
-            .spawn(move || {
-                let begun = report.clone();
-                let result = self.run(|core| {
-                    // The receiver waits for exactly one report.
-                    let _ = begun.send(Ok(()));
-                    main(core)
-                });
-                result.map_err(|error| drop(report.send(Err(error)))).ok()
-            });
-        let thread = thread.map_err(StartError::Io)?;
-        match started.recv() {
-            Ok(Ok(())) => Ok(CoreThread { thread }),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(StartError::Io(io::Error::other(
-                "the core's thread died at its start",
-            ))),
-        }
-    }
-
-    fn start(&self) -> io::Result<(Core, runtime::Park)> {
-        let poller = Poller::new()?;
-        let park = runtime::Park::new(poller.descriptor()?);
-        let mailbox = Mailbox::new(self.mailbox_capacity, Alarm::new(poller.alarm()));
-        let core = Core(Rc::new(CoreInner {
-            started: Instant::now(),
-            now: Cell::new(Timestamp::ZERO),
-            asleep: Cell::new(false),
-            armed: Cell::new(Timestamp::MAX),
-            turned_at: Cell::new(Timestamp::ZERO),
-            acquires: Cell::new((0, 0)),
-            tasks_first: Cell::new(false),
-            poller,
-            sleeps: RefCell::new(Wheel::new()),
-            mailbox,
-            tasks: Tasks::new(),
-            pools: RefCell::new(Slab::new()),
-            due: Cell::default(),
-            watched: RefCell::default(),
-        }));
-        Ok((core, park))
-    }
-}
-
-/// The end of this thread's core. However that comes, by a fault of the core too, the thread is
-/// free for another one, and nobody is left waiting for this one.
-struct End;
-
-impl Drop for End {
-    fn drop(&mut self) {
-        if let Some(core) = CURRENT.take().upgrade() {
-            core.mailbox.close();
-        }
-    }
-}
-
-impl Drop for CoreInner {
-    fn drop(&mut self) {
-        self.mailbox.close();
-    }
-}
-
-impl Core {
-    /// The core's life: the driver beside `main`, then the clean-up.
-    async fn live<F, Fut>(self, park: runtime::Park, main: F) -> Fut::Output
-    where
-        F: FnOnce(Self) -> Fut,
-        Fut: Future,
-    {
-        CURRENT.set(Rc::downgrade(&self.0));
-        let driver = {
-            let core = self.clone();
-            runtime::spawn(async move { core.drive(park).await })
-        };
-        let outcome = match catch_unwind(AssertUnwindSafe(|| main(self.clone()))) {
-            Ok(future) => AssertUnwindSafe(future).catch_unwind().await,
-            Err(panic) => Err(panic),
-        };
-        self.0.mailbox.close();
-        self.close_pools();
-        self.0.tasks.close().await;
-        // A task that was dropped may have given a connection back.
-        self.close_pools();
-        driver.cancel().await;
-        runtime::turn_once().await;
-        outcome.unwrap_or_else(|panic| resume_unwind(panic))
-    }
-
-    fn close_pools(&self) {
-        let pools: Vec<_> = {
-            let pools = self.0.pools.borrow();
-            pools
-                .iter()
-                .filter_map(|(_, pool)| pool.upgrade())
-                .collect()
-        };
-        for pool in pools {
-            self.0.tasks.fence("a connection", || pool.close_now());
-        }
-    }
-}
-
-/// A core that runs on a thread of its own.
-#[derive(Debug)]
-#[must_use = "a core whose thread is not joined may outlive the program's end unseen"]
-pub struct CoreThread<T> {
-    thread: thread::JoinHandle<Option<T>>,
-}
-
-impl<T> CoreThread<T> {
-    /// Whether the core has ended, by itself or by a panic.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.thread.is_finished()
-    }
-
-    /// Waits until the core has ended and returns what its main future returned.
-    ///
-    /// # Errors
-    ///
-    /// The panic of the main future, or of the core itself.
-    pub fn join(self) -> thread::Result<T> {
-        self.thread.join().and_then(|output| {
-            // A core that did not start has told so in `spawn`.
-            output.ok_or_else(|| Box::new("the core has not started") as Box<_>)
-        })
     }
 }

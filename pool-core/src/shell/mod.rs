@@ -22,6 +22,7 @@ mod sleep;
 mod slot;
 mod snapshot;
 mod sockets;
+mod start;
 mod sync;
 mod table;
 mod tasks;
@@ -30,7 +31,7 @@ mod tests;
 
 pub use self::acquire::Acquire;
 pub use self::cap::SharedCap;
-pub use self::core::{Core, CoreBuilder, CoreThread};
+pub use self::core::Core;
 pub use self::destination::Destination;
 pub use self::engine::{
     CoreCounts, CoreEnd, CoreReport, Engine, EngineBuilder, EngineHandle, EngineReport,
@@ -41,3 +42,4 @@ pub use self::handle::{PoolHandle, Submitted};
 pub use self::pool::Pool;
 pub use self::sleep::{Elapsed, Sleep};
 pub use self::snapshot::{DestinationSnapshot, PoolSnapshot};
+pub use self::start::{CoreBuilder, CoreThread};

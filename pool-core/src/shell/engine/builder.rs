@@ -16,9 +16,10 @@ use crate::connector::Connector;
 use crate::error::{EngineStartError, StartError};
 use crate::fence::catch;
 use crate::shell::cap::SharedCap;
-use crate::shell::core::{Core, CoreBuilder};
+use crate::shell::core::Core;
 use crate::shell::handle::PoolHandle;
 use crate::shell::pool::Pool;
+use crate::shell::start::CoreBuilder;
 
 /// The CPUs that the calling thread may run on; a container or `taskset` may leave it but a few.
 ///
