@@ -14,12 +14,14 @@
 mod flags;
 mod listener;
 mod poller;
+mod readiness;
 pub(crate) mod runtime;
 mod source;
 mod stream;
 
 pub use listener::{ListenOptions, TcpListener};
 pub(crate) use poller::Poller;
-pub use source::{ForceClosed, Readiness};
-pub(crate) use source::{PoolId, SocketId, WatchMode, WatchToken};
+pub(crate) use readiness::SocketId;
+pub use readiness::{ForceClosed, Readiness};
+pub(crate) use source::{PoolId, WatchMode, WatchToken};
 pub use stream::{ConnectOptions, TcpStream};

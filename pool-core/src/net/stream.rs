@@ -15,7 +15,8 @@ use futures_io::{AsyncRead, AsyncWrite};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
 
 use super::poller::Poller;
-use super::source::{Readiness, Source};
+use super::readiness::Readiness;
+use super::source::Source;
 use crate::CloseReason;
 
 /// What is set on a socket before it connects.
