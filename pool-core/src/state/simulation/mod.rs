@@ -5,9 +5,9 @@
 //! that refuse, hang, close while idle, send stray bytes or half a response (`swarm`). The world
 //! drives the state as a core would (`world`, `driver`), with what is to happen planned in an agenda
 //! (`agenda`). A naive model keeps the history of calls and effects (`oracle`) and judges each
-//! effect by it (`effects`); between two calls it judges what holds at every moment (`promises`),
-//! and the state's insides are checked (`invariants`). At its end a world comes to rest: nobody comes any more,
-//! peers behave, and everything has to finish.
+//! effect by it (`effects`, and `closes` for the end of a connection); between two calls it judges
+//! what holds at every moment (`promises`), and the state's insides are checked (`invariants`). At
+//! its end a world comes to rest: nobody comes any more, peers behave, and everything has to finish.
 //!
 //! Faults can be planted (`plant`), to see that each is caught.
 //!
@@ -15,6 +15,7 @@
 
 mod agenda;
 mod cap;
+mod closes;
 mod dice;
 mod driver;
 mod effects;
