@@ -20,6 +20,10 @@ use crate::state::{ConnId, Effect, Rejection};
 pub(super) enum Action<C: Connector> {
     Connect(ConnId, C::Key, Abort),
     Abort(Abort),
+    AbortProbe(Abort, Readiness),
+    /// Of a connection that somebody else drops. It may be the last to keep the socket, and with it
+    /// a user's waker.
+    Unwatch(Readiness),
     Wake(Waker),
     Close(ConnId, CloseReason, C::Connection, Readiness),
     /// Shut the socket down under its holder.
@@ -84,11 +88,12 @@ impl<C: Connector> Shared<C> {
                 Some(Action::Close(conn, reason, connection, readiness))
             }
             // Its task has the connection, and drops it.
-            Whereabouts::Probed(abort) => Some(Action::Abort(abort)),
+            Whereabouts::Probed(abort) => Some(Action::AbortProbe(abort, readiness)),
             Whereabouts::Held(acquired_at) => {
                 Some(Action::ForceClose(readiness, reason, acquired_at))
             }
-            Whereabouts::Checked => None,
+            // Whoever has it out for a check drops it.
+            Whereabouts::Checked => Some(Action::Unwatch(readiness)),
         }
     }
 
@@ -101,6 +106,11 @@ impl<C: Connector> Shared<C> {
             match action {
                 Action::Connect(conn, key, abort) => self.start_connect(conn, key, abort),
                 Action::Abort(abort) => abort.fire(),
+                Action::AbortProbe(abort, readiness) => {
+                    readiness.unwatch();
+                    abort.fire();
+                }
+                Action::Unwatch(readiness) => readiness.unwatch(),
                 Action::Wake(waker) => wake(waker),
                 Action::Close(conn, reason, connection, readiness) => {
                     tracing::debug!(?conn, %reason, "closed");

@@ -52,8 +52,9 @@ pub(super) struct Shared<C: Connector> {
     id: PoolId,
     pub(super) me: Weak<Self>,
     connector: C,
-    /// Borrowed only in [`mutate`](Self::mutate), and for reading in between; never across an
-    /// await, a waker, or the drop of a user's value (invariant 13).
+    /// A borrow that asks the state for something ends in [`finish`](Self::finish) or in
+    /// [`mutate`](Self::mutate). None lasts across an await, a waker, or the drop of a user's value
+    /// (invariant 13).
     pub(super) state: RefCell<PoolState>,
     /// Room for actions, kept from one time to the next.
     actions: Cell<Vec<Action<C>>>,

@@ -27,8 +27,8 @@ pub(super) struct Open<T> {
 pub(super) enum Whereabouts<T> {
     /// Idle, or delivered to a waiter that has not looked yet.
     Here(T),
-    /// Idle or delivered, and on the stack of [`Shared::fitness`](super::shared::Shared), whose check
-    /// by the user may call the pool.
+    /// Idle or delivered, and on the stack of [`Shared::check_here`](super::shared::Shared), while the
+    /// user's check runs, which may call the pool.
     Checked,
     /// Idle, in the hands of a probe.
     Probed(Abort),

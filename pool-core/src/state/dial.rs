@@ -80,7 +80,9 @@ impl PoolState {
     /// Starts every connect that waiters need and the limits allow. Where keys starve, nobody goes
     /// before them: the key is listed among them when it is settled.
     pub(super) fn start_connects(&mut self, now: Timestamp, id: KeyId) {
-        while self.room.is_ample() && self.wants_connect(now, &self.keys[id]) && self.make_room(id)
+        while self.room.is_ample()
+            && self.wants_connect(now, &self.keys[id])
+            && self.make_room(now, id)
         {
             self.start_connect(now, id);
         }

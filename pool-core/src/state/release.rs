@@ -33,13 +33,13 @@ impl PoolState {
             Disposition::Reuse if self.just_becomes_idle(now, entry) => {
                 self.become_idle(now, conn);
             }
-            _ => self.release_to_others(now, conn, disposition),
+            _ => self.release_with_consequences(now, conn, disposition),
         }
     }
 
-    /// A release that changes more than that the connection becomes idle.
+    /// A release that may change more than that the connection becomes idle.
     #[inline(never)]
-    fn release_to_others(&mut self, now: Timestamp, id: ConnId, disposition: Disposition) {
+    fn release_with_consequences(&mut self, now: Timestamp, id: ConnId, disposition: Disposition) {
         let conn = self.conns.live_mut(id);
         let (key, since) = (conn.key, conn.since);
         conn.uses = conn
@@ -107,8 +107,9 @@ impl PoolState {
     fn just_becomes_idle(&self, now: Timestamp, conn: &Conn) -> bool {
         let key = self.keys.live(conn.key);
         let config = &self.config;
-        let is_plain = !conn.retired && !conn.unpooled && conn.keep_alive.is_none();
+        let is_plain = !conn.retired && !conn.unpooled;
         is_plain
+            && !self.is_closed_soon(conn)
             && now < conn.expires
             && config.max_uses().is_none_or(|most| conn.uses < most - 1)
             && key.queue.is_empty()

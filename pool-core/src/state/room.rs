@@ -212,7 +212,7 @@ impl PoolState {
     /// Makes room for one more connection of a key by evicting its own coldest idle connection or
     /// that of all, as far as there is no room. `false` if nobody can go, or if a permit may be had
     /// without that.
-    pub(super) fn make_room(&mut self, key: KeyId) -> bool {
+    pub(super) fn make_room(&mut self, now: Timestamp, key: KeyId) -> bool {
         let entry = &self.keys[key];
         if entry.pooled() >= self.config.max_connections() {
             let Some(coldest) = self.coldest_of(entry) else {
@@ -235,6 +235,8 @@ impl PoolState {
         let other = self.conns[coldest].key;
         self.close(coldest, CloseReason::Evicted, Effect::Close);
         if other != key {
+            // It may have had nothing else: one that waits there for a fresh one starves from now on.
+            self.update_hunger(now, other);
             self.forget_if_unused(other);
         }
         self.has_room()
@@ -262,11 +264,12 @@ impl PoolState {
         }
         self.room.by_age = needed.then(List::new);
         if let Some(by_age) = &mut self.room.by_age {
-            let idle = self.conns.iter().filter(|(_, conn)| conn.is_idle());
-            let mut idle: Vec<(Timestamp, ConnId)> =
-                idle.map(|(id, conn)| (conn.since, id)).collect();
-            idle.sort_by_key(|(since, _)| *since);
-            for (_, id) in idle {
+            let keys = self.keys.iter();
+            let idle = keys.flat_map(|(_, key)| key.idle.iter_back(&self.conns));
+            let mut idle: Vec<ConnId> = idle.collect();
+            // Stable: those of one key keep their order where the clock does not tell.
+            idle.sort_by_key(|id| self.conns[*id].since);
+            for id in idle {
                 by_age.push_front(&mut self.conns, id);
             }
         }
@@ -369,7 +372,7 @@ impl PoolState {
     fn feed_starving(&mut self, now: Timestamp) {
         while let Some(key) = self.first_starving() {
             if self.wants_connect(now, &self.keys[key]) {
-                if !self.make_room(key) {
+                if !self.make_room(now, key) {
                     return;
                 }
                 self.start_connect(now, key);

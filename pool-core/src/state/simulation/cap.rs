@@ -95,6 +95,7 @@ impl World<'_> {
         self.ask_another(Duration::ZERO);
         if let Some(permits) = &mut self.core.oracle.permits {
             permits.asking = Asking::Queued;
+            permits.denied = true;
         }
         self.core.state.deny_permit(self.now);
         self.settle()

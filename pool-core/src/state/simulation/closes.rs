@@ -96,6 +96,7 @@ impl Oracle {
             other.place == Place::Idle
                 && other.turn < conn.turn
                 && (!for_own || other.destination == conn.destination)
+                && !self.are_alike(conn, other)
         });
         ensure!(
             self.given_back == Some(id) || colder.is_none(),

@@ -33,7 +33,9 @@ impl Oracle {
             return Ok(());
         };
         // No effect says for whom an unpooled connect is. It may have ended in the same call.
-        let place = match state.conns.get(id).map(|conn| conn.status) {
+        let status = state.conns.get(id).map(|conn| conn.status);
+        self.cut_short |= status.is_none();
+        let place = match status {
             Some(ConnStatus::ConnectingFor(waiter)) => Place::ConnectingFor(waiter),
             _ => Place::Connecting,
         };
@@ -229,7 +231,7 @@ impl Oracle {
             return Ok(());
         };
         ensure!(waiter.is_waiting(), 7, "{id:?} is rejected: {waiter:?}");
-        let doomed = waiter.doomed == Some(rejection);
+        let doomed = waiter.doomed == Some(rejection) || self.cut_short;
         let (history, events) = (&mut self.history, &mut self.events);
         match rejection {
             Rejection::AcquireTimeout => {
@@ -259,10 +261,10 @@ impl Oracle {
                 events.count(Event::Shed);
                 history.rejected.queue_full += 1;
                 // It was let in because there might have been a permit.
-                let queued = self.permits.is_some_and(|it| it.asking == Asking::Queued);
+                let denied = self.permits.is_some_and(|permits| permits.denied);
                 let cap = self.config.max_pending();
                 let beyond = cap.is_some_and(|cap| self.tally(waiter.destination).pending() > cap);
-                ensure!(queued && beyond, 2, "{id:?} is shed with {pending} pending");
+                ensure!(denied && beyond, 2, "{id:?} is shed with {pending} pending");
             }
         }
         self.end_waiter(id)
@@ -425,9 +427,15 @@ impl Oracle {
         }
         if let Some(permits) = &mut self.permits {
             permits.owed &= !std::mem::take(&mut permits.paid);
+            permits.denied = false;
         }
         let asked = self.asked.pop();
         ensure!(asked.is_none(), 9, "{asked:?} was not closed");
+        if std::mem::take(&mut self.cut_short) {
+            self.waiters
+                .values_mut()
+                .for_each(|waiter| waiter.doomed = None);
+        }
         let mut waiters = self.waiters.iter();
         let doomed = waiters.find(|(_, waiter)| waiter.doomed.is_some());
         ensure!(doomed.is_none(), 7, "{doomed:?} was not told");

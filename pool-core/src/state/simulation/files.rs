@@ -192,6 +192,8 @@ pub(super) struct Permits {
     pub(super) owed: bool,
     /// It has got one in this call, whose effect comes before that of the close.
     pub(super) paid: bool,
+    /// It has just been told that there is none, until the effects have run dry.
+    pub(super) denied: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

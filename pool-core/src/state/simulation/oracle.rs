@@ -36,11 +36,17 @@ pub(super) struct Oracle {
     pub(super) retiring: Option<usize>,
     /// The connection that has just been given back, until the effects have run dry.
     pub(super) given_back: Option<ConnId>,
+    /// A connect began and ended within this call, perhaps one for a single waiter: nobody can tell
+    /// any more, nor who else was then the oldest.
+    pub(super) cut_short: bool,
     /// Its counts are those that the state should have; its gauges stay 0.
     pub(super) history: DestinationStats,
     pub(super) events: Counts,
     arrivals: u64,
     turns: u64,
+    /// What has become idle up to this turn was put into the order of eviction later, by the time
+    /// that it had then been idle.
+    ranked: u64,
     stale_conns: Ring<ConnId>,
     stale_waiters: Ring<WaiterId>,
     pub(super) tallies: Vec<Tally>,
@@ -66,14 +72,24 @@ impl Oracle {
             asked: Vec::new(),
             retiring: None,
             given_back: None,
+            cut_short: false,
             history: DestinationStats::default(),
             events: Counts::new(),
             arrivals: 0,
             turns: 0,
+            ranked: 0,
             stale_conns: Ring::new(),
             stale_waiters: Ring::new(),
             tallies: vec![Tally::default(); destinations],
         }
+    }
+
+    /// Whether nobody can tell which of two idle connections is the colder: of different destinations,
+    /// they became idle between the same two readings of the clock, when no cap asked for an order.
+    pub(super) fn are_alike(&self, one: &Conn, other: &Conn) -> bool {
+        one.turn.max(other.turn) <= self.ranked
+            && one.since == other.since
+            && one.destination != other.destination
     }
 
     /// What one destination has, counted from scratch.
@@ -147,6 +163,10 @@ impl Oracle {
     pub(super) fn set_config(&mut self, config: PoolConfig) {
         self.warm |= config.min_idle() > 0;
         self.retuned = true;
+        let was_capped = self.config.max_total().is_some() || self.permits.is_some();
+        if config.max_total().is_some() && !was_capped {
+            self.ranked = self.turns;
+        }
         self.config = config;
         for conn in self.conns.values_mut() {
             conn.retune(self.now, &self.config);

@@ -417,6 +417,20 @@ fn the_permit_of_an_expired_connection_that_an_acquire_passes_over_goes_back() {
     assert_eq!(pool.effects(), [expired, Effect::ReturnPermit]);
 }
 
+/// Found by the simulator: it is refused, though the denied permit is withdrawn at the same time.
+#[test]
+fn a_waiter_let_in_for_a_permit_is_refused_when_a_lowered_total_makes_the_permit_useless() {
+    let mut pool = Pool::under_a_shared_cap(config().max_pending(0));
+    open(&mut pool);
+    let waiter = pool.wait();
+    assert_eq!(pool.effects(), [Effect::AskPermit]);
+    pool.set_config(config().max_pending(0).max_total(1));
+    assert_eq!(pool.effects(), []);
+    pool.deny();
+    let refused = Effect::Reject(waiter, Rejection::QueueFull { pending: 0 });
+    assert_eq!(pool.effects(), [Effect::WithdrawPermit, refused]);
+}
+
 /// Found by the simulator: it became idle with the permit still owed, beside which another
 /// destination starved.
 #[test]
@@ -437,4 +451,24 @@ fn a_connection_that_nobody_waits_for_any_more_pays_what_is_owed() {
             Effect::ForgetKey(pool.key),
         ]
     );
+}
+
+/// Found by the simulator: it had been put among those that have a connection, and was left there when
+/// it had none any more.
+#[test]
+fn a_destination_whose_last_connection_is_evicted_is_served_as_one_that_has_nothing() {
+    let mut pool = Pool::under_a_shared_cap(config());
+    let [poor, rich] = pool.destinations();
+    let conn = open(pool.at(poor));
+    pool.release(conn);
+    pool.wait_fresh();
+    assert_eq!(pool.effects(), [Effect::AskPermit]);
+    let first = pool.at(rich).wait();
+    pool.wait();
+    pool.deny();
+    let taken = pool.connect_for(first);
+    pool.effects();
+    pool.at(rich).release(taken);
+    assert_eq!(pool.effects(), [evicted(taken)]);
+    assert!(pool.at(poor).connect().is_some(), "it gets the room");
 }
