@@ -267,8 +267,12 @@ impl PoolState {
             let keys = self.keys.iter();
             let idle = keys.flat_map(|(_, key)| key.idle.iter_back(&self.conns));
             let mut idle: Vec<ConnId> = idle.collect();
-            // Stable: those of one key keep their order where the clock does not tell.
-            idle.sort_by_key(|id| self.conns[*id].since);
+            // Stable: those of one key keep their order where the clock does not tell. What has become
+            // idle since it was read last is later than what has the same time by that reading.
+            idle.sort_by_key(|id| {
+                let conn = &self.conns[*id];
+                (conn.since, self.timers.is_fresh(conn.timer))
+            });
             for id in idle {
                 by_age.push_front(&mut self.conns, id);
             }
