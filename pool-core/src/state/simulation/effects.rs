@@ -289,10 +289,7 @@ impl Oracle {
             return Ok(());
         };
         if let Some(waiter) = self.waiters.get_mut(waiter) {
-            waiter.delivered = None;
-            // Its timers are set again.
-            waiter.ripe = waiter.ripe.map(|ripe| ripe.max(self.now));
-            waiter.deadline = waiter.deadline.map(|deadline| deadline.max(self.now));
+            waiter.put_back(self.now, &self.config);
         }
         if reason == CloseReason::HoldTimeout {
             self.events.count(Event::ForgottenDelivery);

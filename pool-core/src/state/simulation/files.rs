@@ -126,6 +126,8 @@ pub(super) struct Waiter {
     pub(super) destination: usize,
     pub(super) arrival: u64,
     pub(super) clocked: bool,
+    /// When it came, by the reading of the clock since.
+    came: Timestamp,
     pub(super) deadline: Option<Timestamp>,
     pub(super) fresh: bool,
     /// No connect need be started for it before this time, or at all until the clock is read.
@@ -144,6 +146,7 @@ impl Waiter {
             destination,
             arrival,
             clocked: false,
+            came: Timestamp::ZERO,
             deadline: None,
             fresh,
             unripe,
@@ -161,8 +164,17 @@ impl Waiter {
 
     pub(super) fn clock(&mut self, now: Timestamp, config: &PoolConfig) {
         self.clocked = true;
+        self.came = now;
         self.deadline = config.acquire_timeout().map(|timeout| now + timeout);
         self.ripe = config.dial_delay().map(|delay| now + delay);
+    }
+
+    /// It is back in its queue, and its timers are set again, by the config of now.
+    pub(super) fn put_back(&mut self, now: Timestamp, config: &PoolConfig) {
+        self.delivered = None;
+        let delay = config.dial_delay().map(|delay| self.came + delay);
+        self.ripe = self.ripe.map(|_| delay.unwrap_or(now).max(now));
+        self.deadline = self.deadline.map(|deadline| deadline.max(now));
     }
 
     /// Whether a connect has to be started for it, even while somebody may release.

@@ -7,6 +7,16 @@ fn surplus(conn: ConnId) -> Effect {
 }
 
 #[test]
+fn the_config_is_the_one_that_was_set_last() {
+    let first = config().max_connections(7).build().unwrap();
+    let mut pool = Pool::new(first.to_builder());
+    assert_eq!(pool.state.config(), &first);
+    let second = first.to_builder().max_connections(8);
+    pool.set_config(second.clone());
+    assert_eq!(pool.state.config(), &second.build().unwrap());
+}
+
+#[test]
 fn a_lowered_limit_closes_idle_connections_at_once_coldest_first() {
     let mut pool = Pool::new(config().max_connections(4));
     let conns = [pool.open(), pool.open(), pool.open(), pool.open()];
