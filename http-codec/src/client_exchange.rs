@@ -222,10 +222,10 @@ impl ClientExchange {
                 Ok(ResponseEvent::NeedData)
             };
         }
-        let limits = &self.limits;
-        let polled = self
-            .scan
-            .poll(src, limit, eof, |window| response::parse(window, limits));
+        let (sent, limits) = (self.sent, &self.limits);
+        let polled = self.scan.poll(src, limit, eof, |window| {
+            response::parse(window, sent, limits)
+        });
         let (parts, len) = match polled {
             Ok(None) => return Ok(ResponseEvent::NeedData),
             Ok(Some(parsed)) => parsed,
@@ -233,7 +233,7 @@ impl ClientExchange {
             Err(Stop::Overrun) => return Err(DecodeError::too_large(Limit::HeadBytes)),
             Err(Stop::Cut) => return Err(DecodeError::incomplete(CUT)),
         };
-        let head = parts.with_block(src.split_to(len).freeze(), self.sent)?;
+        let head = parts.with_block(src.split_to(len).freeze());
         if head.is_interim() {
             self.interim += 1;
             if self.interim > self.limits.max_interim() {

@@ -3,8 +3,7 @@
 use httparse::Header;
 
 use crate::error::{DecodeError, DecodeErrorKind};
-use crate::fields::Line;
-use crate::head::{Span, Version};
+use crate::head::Version;
 use crate::syntax;
 
 /// How the end of a message body is found (RFC 9112 §6.3).
@@ -50,14 +49,14 @@ pub(crate) enum Role {
 
 /// What the fields that steer the connection and the framing say, gathered in one pass.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct Notes<'a> {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) upgrade_option: bool,
     pub(crate) upgrade_field: bool,
     pub(crate) expect_continue: bool,
     pub(crate) hosts: usize,
-    pub(crate) host: Span,
+    pub(crate) host: &'a [u8],
     lengths: usize,
     length: u64,
     length_fault: Option<LengthFault>,
@@ -72,30 +71,22 @@ enum LengthFault {
     NotANumber,
 }
 
-impl Notes {
-    /// Indexes the fields of `block` and notes those that matter here.
-    pub(crate) fn gather(block: &[u8], headers: &[Header<'_>]) -> (Self, Vec<Line>) {
+impl<'a> Notes<'a> {
+    /// Notes what matters here of a head's fields.
+    pub(crate) fn of(headers: &[Header<'a>]) -> Self {
         let mut notes = Self::default();
-        let lines = headers
-            .iter()
-            .map(|header| {
-                let line = Line {
-                    name: Span::of(block, header.name.as_bytes()),
-                    value: Span::of(block, header.value),
-                };
-                notes.note(header.name, header.value, line.value);
-                line
-            })
-            .collect();
-        (notes, lines)
+        for header in headers {
+            notes.note(header.name, header.value);
+        }
+        notes
     }
 
-    fn note(&mut self, name: &str, value: &[u8], place: Span) {
+    fn note(&mut self, name: &str, value: &'a [u8]) {
         // The length of the name rules nearly every other field out without a compare.
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => {
                 self.hosts += 1;
-                self.host = place;
+                self.host = value;
             }
             6 if name.eq_ignore_ascii_case("expect") => {
                 self.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
@@ -204,10 +195,10 @@ impl Notes {
 mod tests {
     use super::*;
 
-    fn notes(lines: &[(&str, &str)]) -> Notes {
+    fn notes<'a>(lines: &[(&str, &'a str)]) -> Notes<'a> {
         let mut notes = Notes::default();
         for (name, value) in lines {
-            notes.note(name, value.as_bytes(), Span::default());
+            notes.note(name, value.as_bytes());
         }
         notes
     }
@@ -233,7 +224,7 @@ mod tests {
 
     #[test]
     fn an_unknown_coding_is_not_implemented_and_a_doubtful_one_is_bad() {
-        let reply = |lines: &[(&str, &str)]| {
+        let reply = |lines: &[(&str, &'static str)]| {
             let judged = notes(lines).chunked(Role::Request, Version::Http11);
             judged.map_err(|error| error.reply_status())
         };

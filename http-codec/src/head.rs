@@ -77,6 +77,16 @@ pub(crate) enum Parse<T> {
     Failed(DecodeError),
 }
 
+impl<T> Parse<T> {
+    pub(crate) fn map<U>(self, map: impl FnOnce(T) -> U) -> Parse<U> {
+        match self {
+            Self::Partial { recheck } => Parse::Partial { recheck },
+            Self::Complete(parsed, len) => Parse::Complete(map(parsed), len),
+            Self::Failed(error) => Parse::Failed(error),
+        }
+    }
+}
+
 pub(crate) enum Stop {
     Malformed(DecodeError),
     /// The block does not end within its limit.
@@ -105,23 +115,13 @@ impl HeadScan {
         src: &mut BytesMut,
         limit: usize,
     ) -> Result<bool, DecodeError> {
-        loop {
-            match src.as_ref() {
-                [] | [b'\r'] => return Ok(false),
-                [b'\r', b'\n', ..] => {
-                    src.advance(2);
-                    self.skipped += 2;
-                    if self.skipped >= limit {
-                        return Err(DecodeError::too_large(Limit::HeadBytes));
-                    }
-                }
-                [b'\r' | b'\n', ..] => {
-                    let detail = "an empty line before the start line must be CR LF";
-                    return Err(DecodeError::bad_head(detail).at(0));
-                }
-                _ => return Ok(true),
-            }
+        let (lines, begun) = empty_lines(src)?;
+        src.advance(lines);
+        self.skipped += lines;
+        if lines > 0 && self.skipped >= limit {
+            return Err(DecodeError::too_large(Limit::HeadBytes));
         }
+        Ok(begun)
     }
 
     /// Parses what has come of the block, when that is worth it; with the length of a whole one.
@@ -161,6 +161,47 @@ impl HeadScan {
         let from = self.searched.saturating_sub(3);
         self.searched = window.len();
         window.len() >= self.attempt_at || has_empty_line(&window[from..])
+    }
+}
+
+/// How many bytes of empty lines stand at the front, and whether something else follows.
+fn empty_lines(bytes: &[u8]) -> Result<(usize, bool), DecodeError> {
+    let mut at = 0;
+    loop {
+        match &bytes[at..] {
+            [] | [b'\r'] => return Ok((at, false)),
+            [b'\r', b'\n', ..] => at += 2,
+            [b'\r' | b'\n', ..] => {
+                let detail = "an empty line before the start line must be CR LF";
+                return Err(DecodeError::bad_head(detail).at(at));
+            }
+            _ => return Ok((at, true)),
+        }
+    }
+}
+
+/// Parses the head at the front of `bytes` at once; `None` while it is not whole.
+pub(crate) fn view<'b, T>(
+    bytes: &'b [u8],
+    limit: usize,
+    parse: impl FnOnce(&'b [u8]) -> Parse<T>,
+) -> Result<Option<(T, usize)>, DecodeError> {
+    let budget = limit.min(u32::MAX as usize);
+    let window = &bytes[..bytes.len().min(budget)];
+    let (skipped, begun) = empty_lines(window)?;
+    let parsed = match begun {
+        true => parse(&window[skipped..]),
+        false => Parse::Partial {
+            recheck: usize::MAX,
+        },
+    };
+    match parsed {
+        Parse::Complete(head, len) => Ok(Some((head, skipped + len))),
+        Parse::Failed(error) => Err(error.shifted_by(skipped as u64)),
+        Parse::Partial { .. } if window.len() == budget => {
+            Err(DecodeError::too_large(Limit::HeadBytes))
+        }
+        Parse::Partial { .. } => Ok(None),
     }
 }
 

@@ -15,7 +15,7 @@ pub struct RequestWriter<'b> {
     start: usize,
     finished: bool,
     method: Method,
-    notes: Notes,
+    notes: Notes<'static>,
 }
 
 /// The methods whose body rules differ.

@@ -53,6 +53,23 @@ pub(crate) fn absolute_authority(target: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
+/// Whom a request is for, by its target and its `Host` (RFC 9112 §3.3).
+pub(crate) fn authority<'a>(
+    method: &str,
+    target: &'a str,
+    host: Option<&'a str>,
+) -> Option<&'a str> {
+    let authority = if method == "CONNECT" {
+        Some(target)
+    } else {
+        match absolute_authority(target.as_bytes()) {
+            Some(authority) => str::from_utf8(authority).ok(),
+            None => host,
+        }
+    };
+    authority.filter(|authority| !authority.is_empty())
+}
+
 /// Checks `uri-host [ ":" port ]`. An empty value is fine: RFC 9110 §7.2 asks for it when the
 /// target has no authority. User information is refused (RFC 9110 §4.2.4).
 pub(crate) fn check_authority(authority: &[u8]) -> Result<(), &'static str> {
