@@ -2,6 +2,7 @@
 //! measured, and a way to run a future that need not wait.
 
 mod allocator;
+pub mod codec;
 mod connectors;
 mod descriptors;
 mod many;

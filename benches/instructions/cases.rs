@@ -6,6 +6,11 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 use std::ops::Range;
 
+use bytes::BytesMut;
+use pinpool_benches::codec::{
+    REQUEST, RESPONSE, chunked, encode, exchange_request, exchange_response, httparse_request,
+    httparse_response, read_body, sent, view_request, view_response,
+};
 use pinpool_benches::{
     Destinations, FullWheel, Sharing, Tcp, allocations, at_once, deadline, enter_turn, queue,
     shuffled, state_round, turns,
@@ -57,6 +62,51 @@ pub(crate) const ALL: &[Case] = &[
     case("state-of-100000", 20_000, state_of_many),
     case("hand-over", 10_000, hand_over),
     case("timer-at-1000000", 20_000, timer),
+    case("httparse-response", 10_000, |operations| {
+        count(operations, |_| {
+            _ = black_box(httparse_response(black_box(RESPONSE)))
+        })
+    }),
+    case("view-response", 10_000, |operations| {
+        let sent = sent();
+        count(operations, |_| {
+            _ = black_box(view_response(black_box(RESPONSE), sent))
+        })
+    }),
+    case("exchange-response", 10_000, |operations| {
+        let sent = sent();
+        kept(operations, RESPONSE, |src| {
+            drop(black_box(exchange_response(src, sent)))
+        })
+    }),
+    case("httparse-request", 10_000, |operations| {
+        count(operations, |_| {
+            _ = black_box(httparse_request(black_box(REQUEST)))
+        })
+    }),
+    case("view-request", 10_000, |operations| {
+        count(operations, |_| {
+            _ = black_box(view_request(black_box(REQUEST)))
+        })
+    }),
+    case("exchange-request", 10_000, |operations| {
+        kept(operations, REQUEST, |src| {
+            drop(black_box(exchange_request(src)))
+        })
+    }),
+    case("encode-request", 10_000, |operations| {
+        let mut dst = BytesMut::with_capacity(4096);
+        count(operations, |_| {
+            dst.clear();
+            encode(black_box(&mut dst));
+        })
+    }),
+    case("body-of-64-chunks", 100, |operations| {
+        let bodies = 2 * operations as usize;
+        let mut bodies: Vec<_> = std::iter::repeat_with(chunked).take(bodies).collect();
+        let mut bodies = bodies.iter_mut();
+        count(operations, |_| _ = bodies.next().map(read_body))
+    }),
 ];
 
 const fn case(name: &'static str, operations: u32, run: fn(u32) -> u64) -> Case {
@@ -93,6 +143,13 @@ async fn count_by_turns(core: &Core, operations: u32, mut operation: impl FnMut(
         made += allocations(|| counted_operations(turn, &mut operation));
     }
     made
+}
+
+/// Each operation takes `bytes` off a buffer that holds them for all operations, as they come off a
+/// connection: those of many messages stand in one piece of memory.
+fn kept(operations: u32, bytes: &[u8], mut operation: impl FnMut(&mut BytesMut)) -> u64 {
+    let mut src = BytesMut::from(&*bytes.repeat(2 * operations as usize));
+    count(operations, |_| operation(&mut src))
 }
 
 /// `full`, or less when only a few operations try whether a case works.

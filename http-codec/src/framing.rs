@@ -4,7 +4,7 @@ use httparse::Header;
 
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::head::Version;
-use crate::syntax;
+use crate::syntax::{self, is_named};
 
 /// How the end of a message body is found (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,18 +83,19 @@ impl<'a> Notes<'a> {
 
     fn note(&mut self, name: &str, value: &'a [u8]) {
         // The length of the name rules nearly every other field out without a compare.
+        let name = name.as_bytes();
         match name.len() {
-            4 if name.eq_ignore_ascii_case("host") => {
+            4 if is_named(name, b"host") => {
                 self.hosts += 1;
                 self.host = value;
             }
-            6 if name.eq_ignore_ascii_case("expect") => {
+            6 if is_named(name, b"expect") => {
                 self.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
             }
-            7 if name.eq_ignore_ascii_case("upgrade") => self.upgrade_field |= !value.is_empty(),
-            10 if name.eq_ignore_ascii_case("connection") => self.note_connection(value),
-            14 if name.eq_ignore_ascii_case("content-length") => self.note_length(value),
-            17 if name.eq_ignore_ascii_case("transfer-encoding") => self.note_coding(value),
+            7 if is_named(name, b"upgrade") => self.upgrade_field |= !value.is_empty(),
+            10 if is_named(name, b"connection") => self.note_connection(value),
+            14 if is_named(name, b"content-length") => self.note_length(value),
+            17 if is_named(name, b"transfer-encoding") => self.note_coding(value),
             _ => {}
         }
     }
@@ -113,6 +114,14 @@ impl<'a> Notes<'a> {
     }
 
     fn note_length(&mut self, value: &[u8]) {
+        // Most messages say it once.
+        if self.lengths == 0
+            && let Some(length) = syntax::parse_decimal(value)
+        {
+            self.length = length;
+            self.lengths = 1;
+            return;
+        }
         for element in syntax::elements(value) {
             match syntax::parse_decimal(element) {
                 None => self.length_fault = Some(LengthFault::NotANumber),

@@ -165,7 +165,16 @@ impl HeadScan {
 }
 
 /// How many bytes of empty lines stand at the front, and whether something else follows.
+#[inline]
 fn empty_lines(bytes: &[u8]) -> Result<(usize, bool), DecodeError> {
+    match bytes {
+        [] | [b'\r' | b'\n', ..] => count_empty_lines(bytes),
+        _ => Ok((0, true)),
+    }
+}
+
+#[cold]
+fn count_empty_lines(bytes: &[u8]) -> Result<(usize, bool), DecodeError> {
     let mut at = 0;
     loop {
         match &bytes[at..] {
@@ -181,6 +190,7 @@ fn empty_lines(bytes: &[u8]) -> Result<(usize, bool), DecodeError> {
 }
 
 /// Parses the head at the front of `bytes` at once; `None` while it is not whole.
+#[inline]
 pub(crate) fn view<'b, T>(
     bytes: &'b [u8],
     limit: usize,

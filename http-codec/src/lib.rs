@@ -98,6 +98,8 @@
 mod body;
 mod chunked;
 mod client_exchange;
+#[cfg(feature = "http")]
+mod convert;
 mod error;
 mod fields;
 mod fields_view;
@@ -117,6 +119,8 @@ mod syntax;
 mod target;
 
 pub use client_exchange::{ClientExchange, ResponseEvent};
+#[cfg(feature = "http")]
+pub use convert::ReasonPhrase;
 pub use error::{DecodeError, DecodeErrorKind, EncodeError};
 pub use fields::{Field, Fields, connection_tokens, is_hop_by_hop};
 pub use fields_view::{FieldSlots, FieldsView};

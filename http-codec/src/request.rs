@@ -86,6 +86,11 @@ impl RequestHead {
         self.close
     }
 
+    #[cfg(feature = "http")]
+    pub(crate) fn target_bytes(&self) -> Bytes {
+        self.fields.block().slice(self.target.range())
+    }
+
     fn text(&self, span: Span) -> &str {
         str::from_utf8(&self.fields.block()[span.range()]).unwrap_or_default()
     }

@@ -50,6 +50,7 @@ impl<'a> RequestView<'a> {
     ///
     /// The head cannot become one that may be used. [`Limit::Fields`] is the lower of
     /// `limits.max_fields()` and [`FieldSlots::CAPACITY`].
+    #[inline]
     pub fn parse<'b: 'a>(
         bytes: &'b [u8],
         limits: &Limits,
@@ -61,6 +62,7 @@ impl<'a> RequestView<'a> {
         })
     }
 
+    #[inline]
     fn of<'b: 'a>(
         request: httparse::Request<'a, 'b>,
         block: &'b [u8],
@@ -162,6 +164,7 @@ impl<'a> RequestView<'a> {
 const BARE_LF: &str = "a line of the head must end with CR LF, not with LF alone";
 
 /// Parses a head that starts at the first byte of `window`.
+#[inline]
 pub(crate) fn parse<'a, 'b: 'a>(
     window: &'b [u8],
     limits: &Limits,
@@ -265,8 +268,8 @@ fn too_many_fields(window: &[u8], max: usize) -> DecodeError {
 /// enough to look before each field and at the end.
 fn check_line_ends(block: &[u8], fields: &[httparse::Header<'_>]) -> Result<(), DecodeError> {
     let ends_well = |name: &str| {
-        let start = Span::of(block, name.as_bytes()).start as usize;
-        block[..start].ends_with(b"\r\n")
+        let start = name.as_ptr().addr() - block.as_ptr().addr();
+        block.get(start - 2..start) == Some(b"\r\n")
     };
     let fine = fields.iter().all(|field| ends_well(field.name)) && block.ends_with(b"\r\n\r\n");
     if fine {
@@ -276,6 +279,7 @@ fn check_line_ends(block: &[u8], fields: &[httparse::Header<'_>]) -> Result<(), 
     }
 }
 
+#[inline]
 fn check_host(notes: &Notes<'_>, version: Version) -> Result<(), DecodeError> {
     match notes.hosts {
         0 if version == Version::Http11 => Err(DecodeError::bad_head(
@@ -289,6 +293,7 @@ fn check_host(notes: &Notes<'_>, version: Version) -> Result<(), DecodeError> {
     }
 }
 
+#[inline]
 fn frame(method: &str, version: Version, notes: &Notes<'_>) -> Result<BodyLength, DecodeError> {
     let chunked = notes.chunked(Role::Request, version)?;
     let length = notes.content_length(Role::Request)?;

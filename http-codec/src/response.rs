@@ -112,6 +112,11 @@ impl ResponseHead {
         self.keep_alive
     }
 
+    #[cfg(feature = "http")]
+    pub(crate) fn reason_bytes(&self) -> Bytes {
+        self.fields.block().slice(self.reason.range())
+    }
+
     pub(crate) fn must_close(&self) -> Option<MustClose> {
         self.must_close
     }

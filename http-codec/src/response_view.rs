@@ -61,6 +61,7 @@ impl<'a> ResponseView<'a> {
     ///
     /// The head cannot become one that may be used. [`Limit::Fields`] is the lower of
     /// `limits.max_fields()` and [`FieldSlots::CAPACITY`].
+    #[inline]
     pub fn parse<'b: 'a>(
         bytes: &'b [u8],
         sent: SentRequest,
@@ -74,6 +75,7 @@ impl<'a> ResponseView<'a> {
         parsed.map_err(|error| error.with_reply(502))
     }
 
+    #[inline]
     fn of<'b: 'a>(
         response: httparse::Response<'a, 'b>,
         block: &'b [u8],
@@ -167,6 +169,7 @@ impl<'a> ResponseView<'a> {
 }
 
 /// Parses a head that starts at the first byte of `window` and answers what was sent.
+#[inline]
 pub(crate) fn parse<'a, 'b: 'a>(
     window: &'b [u8],
     sent: SentRequest,

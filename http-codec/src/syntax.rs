@@ -1,34 +1,25 @@
 //! Character classes and list grammar that both directions share (RFC 9110 §5.6).
 
 /// `tchar` of RFC 9110 §5.6.2.
-const TOKEN: [bool; 256] = {
+const TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
+
+/// Letters, digits and `more`.
+pub(crate) const fn table(more: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
         #[allow(clippy::cast_possible_truncation)] // the loop ends at 255
         let b = byte as u8;
-        table[byte] = b.is_ascii_alphanumeric()
-            || matches!(
-                b,
-                b'!' | b'#'
-                    | b'$'
-                    | b'%'
-                    | b'&'
-                    | b'\''
-                    | b'*'
-                    | b'+'
-                    | b'-'
-                    | b'.'
-                    | b'^'
-                    | b'_'
-                    | b'`'
-                    | b'|'
-                    | b'~'
-            );
+        table[byte] = b.is_ascii_alphanumeric();
         byte += 1;
     }
+    let mut at = 0;
+    while at < more.len() {
+        table[more[at] as usize] = true;
+        at += 1;
+    }
     table
-};
+}
 
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| TOKEN[usize::from(b)])
@@ -49,6 +40,18 @@ pub(crate) fn is_target_byte(b: u8) -> bool {
     b > b' ' && b < 0x7f
 }
 
+/// Whether a token is `lower`, which has letters and hyphens only, in any case.
+///
+/// Setting one bit folds the letters, and changes no byte of a token into a hyphen. The length is
+/// known when this is compiled, so it comes down to a few wide compares.
+#[inline]
+pub(crate) fn is_named<const N: usize>(token: &[u8], lower: &[u8; N]) -> bool {
+    <&[u8; N]>::try_from(token).is_ok_and(|token| {
+        let differing = token.iter().zip(lower);
+        differing.fold(0, |all, (b, lower)| all | ((b | 0x20) ^ lower)) == 0
+    })
+}
+
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
@@ -66,8 +69,16 @@ pub(crate) fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// `1*DIGIT` within 64 bits; no sign, no blank.
 pub(crate) fn parse_decimal(digits: &[u8]) -> Option<u64> {
+    /// So many digits cannot overflow.
+    const SHORT: usize = 19;
     if digits.is_empty() {
         return None;
+    }
+    if digits.len() <= SHORT {
+        return digits.iter().try_fold(0_u64, |value, &b| {
+            let digit = b.wrapping_sub(b'0');
+            (digit < 10).then(|| value * 10 + u64::from(digit))
+        });
     }
     digits.iter().try_fold(0_u64, |value, &b| {
         if !b.is_ascii_digit() {
@@ -107,6 +118,23 @@ mod tests {
         ] {
             assert_eq!(parse_decimal(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_token_is_a_name_in_any_case_and_no_other_token_is() {
+        for same in ["keep-alive", "Keep-Alive", "KEEP-ALIVE"] {
+            assert!(is_named(same.as_bytes(), b"keep-alive"));
+        }
+        let name = *b"keep-alive";
+        for at in 0..name.len() {
+            for b in (0..=255).filter(|b| TOKEN[usize::from(*b)]) {
+                let mut token = name;
+                token[at] = b;
+                let same = token.eq_ignore_ascii_case(&name);
+                assert_eq!(is_named(&token, &name), same, "{}", token.escape_ascii());
+            }
+        }
+        assert!(!is_named(b"keep-aliv", &name) && !is_named(b"keep-alive2", &name));
     }
 
     #[test]

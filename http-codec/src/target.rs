@@ -4,10 +4,9 @@ use crate::syntax;
 
 /// Checks that `target` has a form that `method` may use.
 pub(crate) fn check_target(method: &str, target: &[u8]) -> Result<(), &'static str> {
-    if target
-        .iter()
-        .any(|&b| !syntax::is_target_byte(b) || b == b'#')
-    {
+    // Folding instead of stopping early lets the compiler use wide compares; bad targets are rare.
+    let fine = |fine, &b: &u8| fine & syntax::is_target_byte(b) & (b != b'#');
+    if !target.iter().fold(true, fine) {
         return Err("the request target must be visible ASCII without a fragment");
     }
     if method == "CONNECT" {
@@ -73,7 +72,11 @@ pub(crate) fn authority<'a>(
 /// Checks `uri-host [ ":" port ]`. An empty value is fine: RFC 9110 §7.2 asks for it when the
 /// target has no authority. User information is refused (RFC 9110 §4.2.4).
 pub(crate) fn check_authority(authority: &[u8]) -> Result<(), &'static str> {
-    if authority.is_empty() {
+    // Most are a name and no more; to look at all of it is quicker than to stop early.
+    if authority
+        .iter()
+        .fold(true, |fine, &b| fine & NAME[usize::from(b)])
+    {
         return Ok(());
     }
     let (host, port) = split_port(authority).unwrap_or((authority, b""));
@@ -87,7 +90,7 @@ pub(crate) fn check_authority(authority: &[u8]) -> Result<(), &'static str> {
                     .iter()
                     .all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
         }
-        None => !host.is_empty() && host.iter().copied().all(is_name_byte),
+        None => !host.is_empty() && host.iter().all(|&b| NAME[usize::from(b)]),
     };
     if host_is_fine && port.iter().all(u8::is_ascii_digit) {
         Ok(())
@@ -104,14 +107,7 @@ fn split_port(authority: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// `reg-name` of RFC 3986 §3.2.2, percent signs taken as they come.
-fn is_name_byte(b: u8) -> bool {
-    b.is_ascii_alphanumeric()
-        || matches!(
-            b,
-            b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\''
-        )
-        || matches!(b, b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=')
-}
+const NAME: [bool; 256] = syntax::table(b"-._~%!$&'()*+,;=");
 
 #[cfg(test)]
 mod tests {
