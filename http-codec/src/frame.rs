@@ -157,15 +157,14 @@ pub(crate) fn check_field(name: &[u8], value: &[u8]) -> Result<(), EncodeError> 
 
 pub(crate) fn put_field(dst: &mut BytesMut, name: &[u8], value: &[u8]) {
     dst.reserve(name.len() + value.len() + 4);
-    dst.put_slice(name);
-    dst.put_slice(b": ");
-    dst.put_slice(value);
-    dst.put_slice(b"\r\n");
+    dst.extend_from_slice(name);
+    dst.extend_from_slice(b": ");
+    dst.extend_from_slice(value);
+    dst.extend_from_slice(b"\r\n");
 }
 
 pub(crate) fn is_framing_field(name: &[u8]) -> bool {
-    (name.len() == 14 && name.eq_ignore_ascii_case(b"content-length"))
-        || (name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding"))
+    syntax::is_named(name, b"content-length") || syntax::is_named(name, b"transfer-encoding")
 }
 
 /// Writes the field that announces `length`, where there is one.

@@ -3,7 +3,7 @@ use bytes::{BufMut, BytesMut};
 use crate::error::EncodeError;
 use crate::frame;
 use crate::framing::{BodyLength, Notes};
-use crate::syntax;
+use crate::syntax::{self, is_named};
 
 /// Writes a request head into the caller's buffer in one pass.
 ///
@@ -98,20 +98,20 @@ impl<'b> RequestWriter<'b> {
             return Err(EncodeError::FramingField);
         }
         match name.len() {
-            4 if name.eq_ignore_ascii_case(b"host") => {
+            4 if is_named(name, b"host") => {
                 if self.notes.hosts > 0 {
                     return Err(EncodeError::DuplicateHost);
                 }
                 self.notes.hosts += 1;
             }
-            6 if name.eq_ignore_ascii_case(b"expect") => {
+            6 if is_named(name, b"expect") => {
                 self.notes.expect_continue |=
                     syntax::trim(value).eq_ignore_ascii_case(b"100-continue");
             }
-            7 if name.eq_ignore_ascii_case(b"upgrade") => {
+            7 if is_named(name, b"upgrade") => {
                 self.notes.upgrade_field |= !syntax::trim(value).is_empty();
             }
-            10 if name.eq_ignore_ascii_case(b"connection") => self.notes.note_connection(value),
+            10 if is_named(name, b"connection") => self.notes.note_connection(value),
             _ => {}
         }
         frame::put_field(self.dst, name, value);
