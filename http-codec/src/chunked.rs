@@ -1,5 +1,8 @@
 //! The chunked transfer coding, read (RFC 9112 §7.1).
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use bytes::{Buf, BytesMut};
 
 use crate::body::BodyEvent;
@@ -169,7 +172,7 @@ impl ChunkedDecoder {
     }
 
     fn begin_chunk(&mut self, limits: &Limits) -> Result<(), DecodeError> {
-        let size = std::mem::take(&mut self.size);
+        let size = core::mem::take(&mut self.size);
         self.line_bytes = 0;
         self.body_bytes = self.body_bytes.saturating_add(size);
         if limits

@@ -1,4 +1,4 @@
-use std::fmt;
+use core::fmt;
 
 use crate::limits::Limit;
 use crate::reuse::Reuse;
@@ -142,7 +142,7 @@ impl fmt::Display for DecodeError {
     }
 }
 
-impl std::error::Error for DecodeError {}
+impl core::error::Error for DecodeError {}
 
 /// The caller asked for something that must not be put on the wire. Nothing of it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,7 @@
-use std::fmt;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use core::fmt;
 
 use bytes::Bytes;
 

@@ -1,5 +1,8 @@
-use std::fmt;
-use std::mem::MaybeUninit;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use core::fmt;
+use core::mem::MaybeUninit;
 
 use httparse::Header;
 

@@ -1,7 +1,9 @@
 //! What both kinds of head share: finding the end of a block of lines, and its slices.
 
-use std::fmt;
-use std::mem::MaybeUninit;
+use alloc::vec::Vec;
+
+use core::fmt;
+use core::mem::MaybeUninit;
 
 use bytes::{Buf, BytesMut};
 
@@ -57,7 +59,7 @@ impl Span {
         Self::new(start, start + part.len())
     }
 
-    pub(crate) fn range(self) -> std::ops::Range<usize> {
+    pub(crate) fn range(self) -> core::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
 }

@@ -39,7 +39,7 @@
 //!     ServerExchange,
 //! };
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # fn main() -> Result<(), Box<dyn core::error::Error>> {
 //! let limits = Limits::default();
 //! let (mut to_server, mut to_client) = (BytesMut::new(), BytesMut::new());
 //!
@@ -94,6 +94,9 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
 
 mod body;
 mod chunked;

@@ -1,4 +1,4 @@
-use std::fmt;
+use core::fmt;
 
 /// Upper bounds on what a peer may make the codec hold or count.
 ///

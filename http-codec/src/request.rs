@@ -1,3 +1,5 @@
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 
 use crate::fields::{Fields, Line};

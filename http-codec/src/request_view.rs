@@ -1,4 +1,4 @@
-use std::mem::MaybeUninit;
+use core::mem::MaybeUninit;
 
 use crate::error::DecodeError;
 use crate::fields_view::{FieldSlots, FieldsView};
@@ -67,14 +67,18 @@ impl<'a> RequestView<'a> {
         request: httparse::Request<'a, 'b>,
         block: &'b [u8],
     ) -> Result<Self, DecodeError> {
-        let (Some(method), Some(target), Some(minor)) =
-            (request.method, request.path, request.version)
+        let httparse::Request {
+            method: Some(method),
+            path: Some(target),
+            version: Some(minor),
+            headers,
+        } = request
         else {
             return Err(DecodeError::bad_head("the request line is not whole"));
         };
         let version = Version::from_minor(minor);
-        let notes = Notes::of(request.headers);
-        check_line_ends(block, request.headers)?;
+        let notes = Notes::of(headers);
+        check_line_ends(block, headers)?;
         target::check_target(method, target.as_bytes()).map_err(DecodeError::bad_head)?;
         check_host(&notes, version)?;
         let body = frame(method, version, &notes)?;
@@ -84,7 +88,7 @@ impl<'a> RequestView<'a> {
             method,
             target,
             version,
-            fields: FieldsView::new(request.headers),
+            fields: FieldsView::new(headers),
             body,
             host: (notes.hosts > 0).then_some(notes.host),
             keep_alive: notes.persistent(version),

@@ -1,4 +1,4 @@
-use std::mem::MaybeUninit;
+use core::mem::MaybeUninit;
 
 use crate::error::DecodeError;
 use crate::fields_view::{FieldSlots, FieldsView};
@@ -31,7 +31,7 @@ use crate::syntax;
 /// let (head, len) = parsed.expect("it is whole");
 /// assert_eq!((head.status(), head.body_length()), (200, BodyLength::Exact(5)));
 /// assert_eq!(&bytes[len..], b"hello");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseView<'a> {
@@ -81,20 +81,26 @@ impl<'a> ResponseView<'a> {
         block: &'b [u8],
         sent: SentRequest,
     ) -> Result<Self, DecodeError> {
-        let (Some(status), Some(minor)) = (response.code, response.version) else {
+        let httparse::Response {
+            version: Some(minor),
+            code: Some(status),
+            reason,
+            headers,
+        } = response
+        else {
             return Err(DecodeError::bad_head("the status line is not whole"));
         };
         if status < 100 {
             return Err(DecodeError::bad_head("the status must be 100 or more"));
         }
         let version = Version::from_minor(minor);
-        let notes = Notes::of(response.headers);
+        let notes = Notes::of(headers);
         let mut framed = frame(status, version, &notes, sent)?;
         framed.must_close = framed
             .must_close
             .or_else(|| closing_word(status, version, &notes, framed.body));
         // The parser gives no reason that has bytes above 0x7F.
-        let reason = match response.reason {
+        let reason = match reason {
             Some(reason) if !reason.is_empty() => syntax::trim(reason.as_bytes()),
             _ => reason_of(block),
         };
@@ -102,7 +108,7 @@ impl<'a> ResponseView<'a> {
             status,
             reason,
             version,
-            fields: FieldsView::new(response.headers),
+            fields: FieldsView::new(headers),
             framed,
         })
     }

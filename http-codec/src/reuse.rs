@@ -1,4 +1,4 @@
-use std::fmt;
+use core::fmt;
 
 /// May the connection carry another exchange?
 ///
