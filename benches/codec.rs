@@ -22,14 +22,15 @@ static ALLOCATOR: Counting = Counting;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
+    let sent = sent();
     let mut group = criterion.benchmark_group("response head, 8 fields");
     heads(
         &mut group,
         RESPONSE,
         || httparse_response(black_box(RESPONSE)),
-        || view_response(black_box(RESPONSE), sent()),
-        |src| drop(black_box(exchange_response(src, sent()))),
-        |src| drop(black_box(exchange_response(src, sent()).to_http())),
+        || view_response(black_box(RESPONSE), sent),
+        |src| drop(black_box(exchange_response(src, sent))),
+        |src| drop(black_box(exchange_response(src, sent).to_http())),
     );
     group.finish();
     let mut group = criterion.benchmark_group("request head, 12 fields");
