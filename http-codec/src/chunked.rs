@@ -238,7 +238,8 @@ fn cut_or_wait(eof: bool) -> Result<BodyEvent, DecodeError> {
 
 fn parse_trailers(window: &[u8], max_fields: usize) -> Parse<Vec<Line>> {
     const BARE_LF: &str = "a trailer line must end with CR LF, not with LF alone";
-    let mut headers = vec![httparse::EMPTY_HEADER; max_fields];
+    let room = head::fields_within(window, max_fields);
+    let mut headers = vec![httparse::EMPTY_HEADER; room];
     let parsed = httparse::parse_headers(window, &mut headers);
     let end = match parsed {
         Ok(httparse::Status::Complete((len, _))) => len,

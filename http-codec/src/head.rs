@@ -229,6 +229,13 @@ fn has_empty_line(bytes: &[u8]) -> bool {
     false
 }
 
+/// How many of `max` field lines `window` can hold, the last one just begun. A limit that is set
+/// high shall cost no memory before fields come.
+pub(crate) fn fields_within(window: &[u8], max: usize) -> usize {
+    const SHORTEST: usize = "a:\n".len();
+    max.min(window.len() / SHORTEST + 1)
+}
+
 /// Lends `httparse` room for `max` fields: on the stack for the usual limits, as zeroing or
 /// allocating it would cost as much as parsing a small head.
 pub(crate) fn with_slots<'b, R>(

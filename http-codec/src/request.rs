@@ -131,7 +131,8 @@ impl RequestParts {
 
 /// Parses a head that starts at the first byte of `window`.
 pub(crate) fn parse(window: &[u8], limits: &Limits) -> Parse<RequestParts> {
-    head::with_slots(limits.max_fields(), |slots| {
+    let room = head::fields_within(window, limits.max_fields());
+    head::with_slots(room, |slots| {
         let parsed = request_view::parse(window, limits, slots);
         parsed.map(|view| RequestParts {
             method: Span::of(window, view.method().as_bytes()),

@@ -157,7 +157,8 @@ impl ResponseParts {
 
 /// Parses a head that starts at the first byte of `window` and answers what was sent.
 pub(crate) fn parse(window: &[u8], sent: SentRequest, limits: &Limits) -> Parse<ResponseParts> {
-    head::with_slots(limits.max_fields(), |slots| {
+    let room = head::fields_within(window, limits.max_fields());
+    head::with_slots(room, |slots| {
         let parsed = response_view::parse(window, sent, slots);
         parsed.map(|view| ResponseParts {
             status: view.status(),

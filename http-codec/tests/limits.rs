@@ -308,3 +308,32 @@ fn field_limits_beyond_the_usual_are_honoured() {
     let event = exchange.decode(&mut BytesMut::from(head.as_str()));
     assert!(matches!(event, Ok(RequestEvent::Head(head)) if head.fields().len() == 300));
 }
+
+#[test]
+fn a_field_limit_is_no_promise_of_memory() {
+    let limits = Limits::default().with_max_fields(usize::MAX);
+    let mut src = BytesMut::from(
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: 1\r\nY: 2\r\n\r\n",
+    );
+    let mut server = ServerExchange::new(&limits);
+    let head = server.decode(&mut src);
+    assert!(matches!(head, Ok(RequestEvent::Head(head)) if head.fields().len() == 2));
+    let end = server.decode(&mut src);
+    assert!(matches!(end, Ok(RequestEvent::End(Some(trailers))) if trailers.len() == 2));
+
+    // The shortest lines, as they take the most room for their length.
+    let lines = "a:\r\n".repeat(1000);
+    for stream in [
+        format!("HTTP/1.1 204 No Content\r\n{lines}\r\n"),
+        format!("HTTP/1.1 204 No Content\r\n{}\r\n", "a:\n".repeat(1000)),
+    ] {
+        let mut client = client("GET", &limits);
+        let head = client.decode(&mut BytesMut::from(stream.as_str()));
+        assert!(matches!(head, Ok(ResponseEvent::Head(head)) if head.fields().len() == 1000));
+    }
+    let trailers = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{lines}\r\n");
+    let mut src = BytesMut::from(trailers.as_str());
+    let received = support::receive(&mut client("GET", &limits), &mut src);
+    let trailers = received.expect("no fault").expect("a response").trailers;
+    assert_eq!(trailers.map(|trailers| trailers.len()), Some(1000));
+}
