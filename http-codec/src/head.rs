@@ -117,12 +117,15 @@ impl HeadScan {
         src: &mut BytesMut,
         limit: usize,
     ) -> Result<bool, DecodeError> {
-        let (lines, begun) = empty_lines(src)?;
-        src.advance(lines);
-        self.skipped += lines;
-        if lines > 0 && self.skipped >= limit {
+        let budget = limit.saturating_sub(self.skipped);
+        let window = &src[..src.len().min(budget)];
+        let full = window.len() == budget;
+        let (lines, begun) = empty_lines(window)?;
+        if full && !begun {
             return Err(DecodeError::too_large(Limit::HeadBytes));
         }
+        src.advance(lines);
+        self.skipped += lines;
         Ok(begun)
     }
 
