@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use bytes::{Buf, BytesMut};
 
 use crate::body::BodyEvent;
-use crate::error::{DecodeError, DecodeErrorKind};
+use crate::error::DecodeError;
 use crate::fields::{Fields, Line, is_forbidden_trailer};
 use crate::head::{self, HeadScan, Parse, Span, Stop};
 use crate::limits::{Limit, Limits};
@@ -243,29 +243,21 @@ fn parse_trailers(window: &[u8], max_fields: usize) -> Parse<Vec<Line>> {
     let parsed = httparse::parse_headers(window, &mut headers);
     let end = match parsed {
         Ok(httparse::Status::Complete((len, _))) => len,
-        // The line too many ends the part that is judged; see `Parse` on why that matters.
-        Err(httparse::Error::TooManyHeaders) => {
-            let lines = window
-                .split_inclusive(|&b| b == b'\n')
-                .take(max_fields.saturating_add(1));
-            lines.map(<[u8]>::len).sum()
-        }
         _ => window.len(),
     };
     let bare_lf = syntax::bare_lf(&window[..end]);
-    match parsed {
-        Err(error) if error != httparse::Error::TooManyHeaders => Parse::Failed(DecodeError::new(
-            DecodeErrorKind::BadChunk,
-            head::describe(error),
-        )),
-        _ if bare_lf.is_some() => {
-            Parse::Failed(DecodeError::bad_chunk(BARE_LF).at(bare_lf.unwrap_or(0)))
+    match (parsed, bare_lf) {
+        // The bare LF may be the older fault; see `Parse` on why that matters.
+        (Err(_), Some(at)) if at + 1 < end => parse_trailers(&window[..=at], max_fields),
+        (Err(httparse::Error::TooManyHeaders), _) => {
+            Parse::Failed(DecodeError::too_large(Limit::Fields))
         }
-        Err(_) => Parse::Failed(DecodeError::too_large(Limit::Fields)),
-        Ok(httparse::Status::Partial) => Parse::Partial {
+        (Err(error), _) => Parse::Failed(DecodeError::bad_chunk(head::describe(error))),
+        (Ok(_), Some(at)) => Parse::Failed(DecodeError::bad_chunk(BARE_LF).at(at)),
+        (Ok(httparse::Status::Partial), None) => Parse::Partial {
             recheck: usize::MAX,
         },
-        Ok(httparse::Status::Complete((len, headers))) => {
+        (Ok(httparse::Status::Complete((len, headers))), None) => {
             let kept = headers
                 .iter()
                 .filter(|header| !is_forbidden_trailer(header.name.as_bytes()));
@@ -281,6 +273,7 @@ fn parse_trailers(window: &[u8], max_fields: usize) -> Parse<Vec<Line>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DecodeErrorKind;
 
     fn body_of(stream: &[u8]) -> Result<Vec<u8>, DecodeErrorKind> {
         let mut decoder = ChunkedDecoder::default();

@@ -41,8 +41,8 @@ impl fmt::Display for DecodeErrorKind {
 /// The peer sent something that cannot be read as HTTP/1.x here.
 ///
 /// The message is lost and so is the place in the stream: the exchange keeps returning this same
-/// error, and the connection must be closed. How the input was split never changes the kind nor
-/// the reply status.
+/// error, and the connection must be closed. How the input was split never changes the kind, the
+/// offset nor the reply status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeError {
     kind: DecodeErrorKind,

@@ -197,10 +197,24 @@ pub(crate) fn parse<'a, 'b: 'a>(
                 },
             }
         }
-        Err(httparse::Error::TooManyHeaders) => {
-            Parse::Failed(too_many_fields(window, limits.max_fields()))
+        Err(error) => Parse::Failed(refused(window, limits, error)),
+    }
+}
+
+/// A bare LF before what `error` is about is the older fault: it would have been seen first, had
+/// the bytes come one by one.
+fn refused(window: &[u8], limits: &Limits, error: httparse::Error) -> DecodeError {
+    if let Some(at) = syntax::bare_lf(window).filter(|at| at + 1 < window.len()) {
+        let lines = &window[..=at];
+        let room = head::fields_within(lines, limits.max_fields());
+        let parsed = head::with_slots(room, |slots| parse(lines, limits, slots).map(|_| ()));
+        if let Parse::Failed(older) = parsed {
+            return older;
         }
-        Err(error) => Parse::Failed(DecodeError::bad_head(head::describe(error))),
+    }
+    match error {
+        httparse::Error::TooManyHeaders => DecodeError::too_large(Limit::Fields),
+        error => DecodeError::bad_head(head::describe(error)),
     }
 }
 
@@ -254,19 +268,6 @@ fn partial<T>(window: &[u8], target: Target) -> Parse<T> {
     Parse::Partial { recheck }
 }
 
-/// A bare LF in the lines that count is the older fault: it would have been seen first, had the
-/// bytes come one by one.
-fn too_many_fields(window: &[u8], max: usize) -> DecodeError {
-    let lines = window
-        .split_inclusive(|&b| b == b'\n')
-        .take(max.saturating_add(2));
-    let end = lines.map(<[u8]>::len).sum();
-    match syntax::bare_lf(&window[..end]) {
-        Some(at) => DecodeError::bad_head(BARE_LF).at(at),
-        None => DecodeError::too_large(Limit::Fields),
-    }
-}
-
 /// The parser takes a bare LF for a line end. From outside that is refused, as the next hop may
 /// not read it so (RFC 9112 §2.2 permits either). Only line ends can hold an LF by now, so it is
 /// enough to look before each field and at the end.
@@ -279,7 +280,8 @@ fn check_line_ends(block: &[u8], fields: &[httparse::Header<'_>]) -> Result<(), 
     if fine {
         Ok(())
     } else {
-        Err(DecodeError::bad_head(BARE_LF))
+        let at = syntax::bare_lf(block).unwrap_or_default();
+        Err(DecodeError::bad_head(BARE_LF).at(at))
     }
 }
 

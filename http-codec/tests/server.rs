@@ -4,7 +4,10 @@
 mod support;
 
 use bytes::BytesMut;
-use http_codec::{BodyLength, EncodeError, Limits, MustClose, RequestEvent, Reuse, ServerExchange};
+use http_codec::{
+    BodyLength, DecodeErrorKind, EncodeError, FieldSlots, Limit, Limits, MustClose, RequestEvent,
+    RequestView, Reuse, ServerExchange,
+};
 use support::accept;
 
 fn accepted(request: &str) -> ServerExchange {
@@ -337,4 +340,75 @@ fn the_end_of_file_between_requests_is_clean() {
         Ok(RequestEvent::Closed)
     ));
     assert_eq!(exchange.reuse(), Reuse::MustClose(MustClose::PeerClosed));
+}
+
+/// Feeds `stream` in pieces of `step` bytes; the kind of the fault and where it stands.
+fn fault(stream: &str, step: usize, limits: &Limits) -> Option<(DecodeErrorKind, Option<u64>)> {
+    let mut exchange = ServerExchange::new(limits);
+    let mut src = BytesMut::new();
+    for piece in stream.as_bytes().chunks(step) {
+        src.extend_from_slice(piece);
+        loop {
+            match exchange.decode(&mut src) {
+                Ok(RequestEvent::NeedData) => break,
+                Ok(RequestEvent::Head(_) | RequestEvent::Data(_)) => {}
+                Ok(_) => return None,
+                Err(error) => return Some((error.category(), error.offset())),
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn a_fault_stands_at_the_same_byte_however_the_request_is_split() {
+    let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+    for (head, faulty) in [
+        ("", "GET / HTTP/1.1|\nHost: a\r\n\r\n"),
+        ("", "\r\nGET / HTTP/1.1\r\nHost: a|\nX: y\r\n\r\n"),
+        // Other faults come behind the one that counts.
+        ("", "GET / HTTP/1.1\r\nHost: a|\nno field\r\n\r\n"),
+        ("", "GET / HTTP/1.1|\nX: 1\r\nX: 2\r\nX: 3\r\nX: 4\r\n\r\n"),
+        ("", "GET / HTTP/1.1|\nHost: a\r\n\n"),
+        (chunked, "X: 1|\nno field\r\n\r\n"),
+        (chunked, "X: 1|\nX: 2\r\nX: 3\r\nX: 4\r\nX: 5\r\n\r\n"),
+        (chunked, "X: 1|\nY: 2\r\n\r\n"),
+    ] {
+        let kind = match head {
+            "" => DecodeErrorKind::BadHead,
+            _ => DecodeErrorKind::BadChunk,
+        };
+        let stream = [head, &faulty.replace('|', "")].concat();
+        let at = head.len() + faulty.find('|').expect("a mark");
+        for step in [1, 2, 7, stream.len()] {
+            let limits = Limits::default().with_max_fields(3);
+            let expected = Some((kind, Some(at as u64)));
+            assert_eq!(
+                fault(&stream, step, &limits),
+                expected,
+                "{stream:?} by {step}"
+            );
+        }
+    }
+}
+
+#[test]
+fn half_an_empty_line_counts_against_the_limit_of_a_head() {
+    let limits = Limits::default().with_max_head_bytes(3);
+    let too_large = DecodeErrorKind::TooLarge(Limit::HeadBytes);
+    for stream in ["\r\n\r", "\r\n\rX", "\r\n\r\n", "\r\nG"] {
+        for step in [1, 2, stream.len()] {
+            assert_eq!(
+                fault(stream, step, &limits),
+                Some((too_large, None)),
+                "{stream:?}"
+            );
+        }
+        let mut slots = FieldSlots::new();
+        let viewed = RequestView::parse(stream.as_bytes(), &limits, &mut slots);
+        assert_eq!(
+            viewed.map_err(|error| error.category()).err(),
+            Some(too_large)
+        );
+    }
 }
