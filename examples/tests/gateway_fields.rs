@@ -202,9 +202,7 @@ fn interim_responses_pass_at_once_except_100() {
     let rig = Rig::new(move |peer| {
         while peer.read_request()?.is_some() {
             peer.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n")?;
-            peer.send(
-                "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n",
-            )?;
+            peer.send("HTTP/1.1 103 Soon\r\nLink: </a>\r\nConnection: X-Hop\r\nX-Hop: 1\r\n\r\n")?;
             peer.wait_at(&gated)?;
             peer.answer(OK)?;
         }
@@ -212,7 +210,7 @@ fn interim_responses_pass_at_once_except_100() {
     });
     let mut client = rig.client();
     client.send(get("/"));
-    client.expect("HTTP/1.1 102 \r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+    client.expect("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Soon\r\nLink: </a>\r\n\r\n");
     gate.open();
     assert_eq!(client.response().text(), "ok");
     client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");

@@ -14,10 +14,8 @@ use crate::syntax;
 pub struct ResponseWriter<'b> {
     exchange: &'b mut ServerExchange,
     dst: &'b mut BytesMut,
-    start: usize,
-    fields_at: usize,
+    status_line: StatusLine,
     finished: bool,
-    status: u16,
     close: bool,
 }
 
@@ -27,17 +25,13 @@ impl<'b> ResponseWriter<'b> {
         dst: &'b mut BytesMut,
         status: u16,
     ) -> Self {
-        let start = dst.len();
         dst.reserve(256);
-        put_status_line(dst, status, canonical_reason(status).as_bytes());
-        let fields_at = dst.len();
+        let status_line = StatusLine::put(dst, status);
         Self {
             exchange,
             dst,
-            start,
-            fields_at,
+            status_line,
             finished: false,
-            status,
             close: false,
         }
     }
@@ -48,16 +42,7 @@ impl<'b> ResponseWriter<'b> {
     ///
     /// [`EncodeError::BadReason`]; [`EncodeError::ReasonAfterFields`].
     pub fn reason(&mut self, reason: &[u8]) -> Result<(), EncodeError> {
-        if !syntax::is_text(reason) {
-            return Err(EncodeError::BadReason);
-        }
-        if self.dst.len() != self.fields_at {
-            return Err(EncodeError::ReasonAfterFields);
-        }
-        self.dst.truncate(self.start);
-        put_status_line(self.dst, self.status, reason);
-        self.fields_at = self.dst.len();
-        Ok(())
+        self.status_line.replace_reason(self.dst, reason)
     }
 
     /// Adds a field line.
@@ -95,7 +80,9 @@ impl<'b> ResponseWriter<'b> {
     /// [`EncodeError::BodyNotAllowed`] for a body in 101, 204, 205 and 2xx to CONNECT. The buffer
     /// is then as it was.
     pub fn finish(mut self, body: BodyLength) -> Result<(), EncodeError> {
-        let plan = self.exchange.plan_response(self.status, body, self.close)?;
+        let plan = self
+            .exchange
+            .plan_response(self.status_line.status, body, self.close)?;
         frame::put_framing(self.dst, plan.announced);
         if let Some(options) = plan.connection {
             frame::put_field(self.dst, b"Connection", options);
@@ -110,7 +97,7 @@ impl<'b> ResponseWriter<'b> {
 impl Drop for ResponseWriter<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            self.dst.truncate(self.start);
+            self.dst.truncate(self.status_line.start);
         }
     }
 }
@@ -123,23 +110,29 @@ impl Drop for ResponseWriter<'_> {
 #[derive(Debug)]
 pub struct InterimWriter<'b> {
     dst: &'b mut BytesMut,
-    start: usize,
+    status_line: StatusLine,
     finished: bool,
     muted: bool,
 }
 
 impl<'b> InterimWriter<'b> {
     pub(crate) fn new(dst: &'b mut BytesMut, status: u16, muted: bool) -> Self {
-        let start = dst.len();
-        if !muted {
-            put_status_line(dst, status, canonical_reason(status).as_bytes());
-        }
+        let status_line = StatusLine::put(dst, status);
         Self {
             dst,
-            start,
+            status_line,
             finished: false,
             muted,
         }
+    }
+
+    /// Replaces the reason phrase, which is the usual one for the status otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`ResponseWriter::reason`].
+    pub fn reason(&mut self, reason: &[u8]) -> Result<(), EncodeError> {
+        self.status_line.replace_reason(self.dst, reason)
     }
 
     /// Adds a field line.
@@ -152,27 +145,53 @@ impl<'b> InterimWriter<'b> {
         name: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<(), EncodeError> {
-        put_checked_field(self.dst, name.as_ref(), value.as_ref())?;
-        if self.muted {
-            self.dst.truncate(self.start);
-        }
-        Ok(())
+        put_checked_field(self.dst, name.as_ref(), value.as_ref())
     }
 
     /// Ends the head.
     pub fn finish(mut self) {
-        if !self.muted {
-            self.dst.put_slice(b"\r\n");
-        }
-        self.finished = true;
+        self.dst.put_slice(b"\r\n");
+        // A muted head has been written like any other, so that the same calls fail.
+        self.finished = !self.muted;
     }
 }
 
 impl Drop for InterimWriter<'_> {
     fn drop(&mut self) {
         if !self.finished {
-            self.dst.truncate(self.start);
+            self.dst.truncate(self.status_line.start);
         }
+    }
+}
+
+/// The status line at the front of a head that is being written.
+#[derive(Debug)]
+struct StatusLine {
+    status: u16,
+    start: usize,
+    end: usize,
+}
+
+impl StatusLine {
+    /// Writes it with the usual reason phrase for the status.
+    fn put(dst: &mut BytesMut, status: u16) -> Self {
+        let start = dst.len();
+        put_status_line(dst, status, canonical_reason(status).as_bytes());
+        let end = dst.len();
+        Self { status, start, end }
+    }
+
+    fn replace_reason(&mut self, dst: &mut BytesMut, reason: &[u8]) -> Result<(), EncodeError> {
+        if !syntax::is_text(reason) {
+            return Err(EncodeError::BadReason);
+        }
+        if dst.len() != self.end {
+            return Err(EncodeError::ReasonAfterFields);
+        }
+        dst.truncate(self.start);
+        put_status_line(dst, self.status, reason);
+        self.end = dst.len();
+        Ok(())
     }
 }
 

@@ -266,6 +266,26 @@ fn interim_responses_go_to_clients_that_know_them_and_before_the_final_one() {
 }
 
 #[test]
+fn interim_response_may_have_a_reason_of_its_own() {
+    for (request, expected) in [
+        (GET, "HTTP/1.1 102 Wait\r\nX: y\r\n\r\n"),
+        // HTTP/1.0 gets nothing, and the calls come to the same.
+        (OLD, ""),
+    ] {
+        let mut exchange = accepted(request);
+        let mut dst = BytesMut::from("before ");
+        let mut writer = exchange.interim(&mut dst, 102).expect("an interim head");
+        writer.reason(b"A longer one").expect("a reason");
+        writer.reason(b"Wait").expect("a reason");
+        assert_eq!(writer.reason(b"a\r\nX: y"), Err(EncodeError::BadReason));
+        writer.field("X", "y").expect("a field");
+        assert_eq!(writer.reason(b"Late"), Err(EncodeError::ReasonAfterFields));
+        writer.finish();
+        assert_eq!(dst, format!("before {expected}"));
+    }
+}
+
+#[test]
 fn a_request_that_cannot_be_read_gets_its_reply_and_a_close() {
     let mut exchange = ServerExchange::new(&Limits::default());
     let mut src = BytesMut::from("GET / HTTP/2.0\r\nHost: a\r\n\r\n");

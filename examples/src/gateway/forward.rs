@@ -186,7 +186,7 @@ pub(super) fn response(
     writer.field("Via", via(head.version()))
 }
 
-/// The fields of an interim response for the client.
+/// The status line's reason and the fields of an interim response for the client.
 ///
 /// # Errors
 ///
@@ -196,6 +196,8 @@ pub(super) fn interim(
     options: &ConnectionOptions,
     writer: &mut InterimWriter<'_>,
 ) -> Result<(), EncodeError> {
+    // As in a final response.
+    let _ = writer.reason(head.reason());
     for field in passed_on(head, options) {
         writer.field(field.name, field.value)?;
     }
