@@ -176,28 +176,6 @@ fn wrong_requests_are_refused_before_anything_leaves() {
 }
 
 #[test]
-fn interim_responses_are_never_taken_for_the_final_one() {
-    // Faults F2 and F11.
-    let server = Server::script(|peer| {
-        while peer.read_request()?.is_some() {
-            peer.send(
-                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
-            )?;
-            peer.send("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 199 Odd\r\n\r\n")?;
-            peer.answer(OK)?;
-        }
-        Ok(())
-    });
-    let address = server.addr();
-    with_client(pool_config(), client_config(), |_, client| async move {
-        for _ in 0..3 {
-            assert_eq!(fetch(&client, get(address)).await.unwrap(), "ok");
-        }
-        assert_eq!(total(&client).opened, 1);
-    });
-}
-
-#[test]
 fn connection_close_is_honoured() {
     // Fault C6: the server keeps its side open.
     let server = Server::script(respond_then(0, Then::ConnectionClose));
@@ -214,70 +192,6 @@ fn connection_close_is_honoured() {
         assert_in_order(&core, &client, 2).await;
     });
     assert!(OK_CLOSE.len() > OK.len());
-}
-
-/// Sends two requests to a server that answers every one with `answer`; returns how many
-/// connections that took.
-fn connections_for(method: &'static str, answer: &'static [u8]) -> u64 {
-    let server = Server::script(move |peer| {
-        while peer.read_request()?.is_some() {
-            peer.answer(answer)?;
-        }
-        Ok(())
-    });
-    let address = server.addr();
-    with_client(
-        pool_config(),
-        client_config(),
-        move |_, client| async move {
-            for _ in 0..2 {
-                let response = client
-                    .send(request(method, address, Body::empty()))
-                    .await
-                    .unwrap();
-                let _ = response.into_body().bytes(1 << 20).await.unwrap();
-            }
-            total(&client).opened
-        },
-    )
-}
-
-#[test]
-fn reuse_follows_the_message_and_not_the_hope() {
-    // Faults C4, C8 and F12.
-    assert_eq!(
-        connections_for("GET", b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok"),
-        2
-    );
-    let kept = b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok";
-    assert_eq!(connections_for("GET", kept), 1);
-    assert_eq!(
-        connections_for("GET", b"HTTP/1.1 204 No Content\r\n\r\n"),
-        1
-    );
-    assert_eq!(
-        connections_for(
-            "GET",
-            b"HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n"
-        ),
-        2
-    );
-    assert_eq!(
-        connections_for(
-            "GET",
-            b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n"
-        ),
-        1
-    );
-    assert_eq!(
-        connections_for("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"),
-        1
-    );
-    let chunked =
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nT: v\r\n\r\n";
-    assert_eq!(connections_for("GET", chunked), 1);
-    let stray = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n\r\n";
-    assert_eq!(connections_for("GET", stray), 2);
 }
 
 #[test]

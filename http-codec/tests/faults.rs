@@ -10,24 +10,40 @@ use http_codec::{
 };
 use support::{Received, client, receive};
 
-/// Reads one whole response from `stream`; with the verdict on its connection.
+/// Reads one whole response from `stream`; with the verdict on its connection, which a fault ends.
 fn exchange(method: &str, stream: &str) -> Result<(Received, Reuse), DecodeErrorKind> {
     let mut exchange = client(method, &Limits::default());
     let mut src = BytesMut::from(stream);
-    let received = receive(&mut exchange, &mut src).map_err(|error| error.category())?;
-    Ok((
-        received.expect("a whole response"),
-        exchange.reuse(src.len()),
-    ))
+    match receive(&mut exchange, &mut src) {
+        Ok(received) => Ok((
+            received.expect("a whole response"),
+            exchange.reuse(src.len()),
+        )),
+        Err(error) => {
+            let failed = Reuse::MustClose(MustClose::DecodeFailed);
+            assert_eq!(exchange.reuse(0), failed, "{stream}");
+            Err(error.category())
+        }
+    }
 }
 
-/// Fault C4: the body announced by a 204 arrives later and is read as the next status line.
+/// Fault row C4: the body announced by a 204 arrives later and is read as the next status line.
 #[test]
 fn a_204_that_announces_a_body_ends_its_connection() {
-    let stream = "HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n";
-    let (received, reuse) = exchange("GET", stream).expect("a response");
-    assert!(received.body.is_empty());
-    assert_eq!(reuse, Reuse::MustClose(MustClose::LengthWithoutBody));
+    for announced in [
+        "Content-Length: 3\r\n",
+        "Content-Length: 3\r\nConnection: keep-alive\r\n",
+        "Transfer-Encoding: chunked\r\n",
+    ] {
+        // The body has not come by the time of the verdict.
+        let stream = format!("HTTP/1.1 204 No Content\r\n{announced}\r\n");
+        let (received, reuse) = exchange("GET", &stream).expect("a response");
+        assert!(received.body.is_empty());
+        assert_eq!(reuse, Reuse::MustClose(MustClose::LengthWithoutBody));
+    }
+    let stream = "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n";
+    let (_, reuse) = exchange("GET", stream).expect("a response");
+    assert_eq!(reuse, Reuse::KeepAlive);
 }
 
 /// Whoever merges trailers into the head would see these past every check made on the head.
@@ -100,7 +116,7 @@ fn what_acts_only_in_a_head_is_not_sent_as_a_trailer() {
     }
 }
 
-/// Fault C8: an HTTP/1.0 connection is kept although the server never offered it.
+/// Fault row C8: an HTTP/1.0 connection is kept although the server never offered it.
 #[test]
 fn http_1_0_is_kept_only_when_the_server_says_so() {
     let head = "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n";
@@ -118,7 +134,7 @@ fn http_1_0_is_kept_only_when_the_server_says_so() {
     );
 }
 
-/// Fault C14: implementations disagree on where a response with two framings ends.
+/// Fault row C14: implementations disagree on where a response with two framings ends.
 #[test]
 fn contradicting_lengths_never_leave_a_connection_in_use() {
     let both = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -143,7 +159,7 @@ fn contradicting_lengths_never_leave_a_connection_in_use() {
     }
 }
 
-/// Fault F2: an interim response is taken for the final one and all later reads are off by one.
+/// Fault row F2: an interim response is taken for the final one and all later reads are off by one.
 #[test]
 fn interim_responses_never_answer_the_request() {
     let mut src = BytesMut::new();
@@ -166,7 +182,7 @@ fn interim_responses_never_answer_the_request() {
     assert!(src.is_empty());
 }
 
-/// Fault F2: a switch of protocols that nobody asked for.
+/// Fault row F2: a switch of protocols that nobody asked for.
 #[test]
 fn an_unasked_101_is_an_error() {
     let stream = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n";
@@ -176,20 +192,42 @@ fn an_unasked_101_is_an_error() {
     );
 }
 
-/// Fault F11: the 100 that answers `Expect` reaches the user as the response.
+/// Fault row F11: the 100 that answers `Expect` reaches the user as the response.
 #[test]
 fn a_100_is_told_apart_from_the_response() {
-    let stream = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-    let (received, reuse) = exchange("POST", stream).expect("a response");
-    assert_eq!((received.status(), received.interim), (200, vec![100]));
-    assert_eq!(reuse, Reuse::KeepAlive);
+    let mut dst = BytesMut::new();
+    let mut writer = RequestWriter::new(&mut dst, "POST", "/").expect("a line");
+    writer.field("Host", "a").expect("a field");
+    writer.field("Expect", "100-continue").expect("a field");
+    let sent = writer.finish(BodyLength::Exact(2)).expect("a head");
+    assert!(sent.expects_continue());
+    let mut exchange = ClientExchange::new(sent, &Limits::default());
+    exchange.head_sent();
+
+    let mut src = BytesMut::from("HTTP/1.1 100 Continue\r\n\r\n");
+    let event = exchange.decode(&mut src);
+    assert!(matches!(event, Ok(ResponseEvent::Interim(head)) if head.status() == 100));
+    assert!(matches!(
+        exchange.decode(&mut src),
+        Ok(ResponseEvent::NeedData)
+    ));
+    assert!(!exchange.response_done());
+    exchange.frame_data(2).expect("the body may go");
+
+    src.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let received = receive(&mut exchange, &mut src)
+        .expect("no fault")
+        .expect("a response");
+    assert_eq!((received.status(), received.interim), (200, vec![]));
+    assert_eq!(exchange.reuse(src.len()), Reuse::KeepAlive);
 }
 
-/// Fault F12: responses without a body are read until the connection closes.
+/// Fault row F12: responses without a body are read until the connection closes.
 #[test]
 fn responses_without_a_body_keep_their_connection() {
     for (method, stream) in [
         ("GET", "HTTP/1.1 204 No Content\r\n\r\n"),
+        ("GET", "HTTP/1.1 304 Not Modified\r\n\r\n"),
         (
             "GET",
             "HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n",
@@ -203,7 +241,7 @@ fn responses_without_a_body_keep_their_connection() {
     }
 }
 
-/// Fault F5: a line end of chunked framing that falls into two reads.
+/// Fault row F5: a line end of chunked framing that falls into two reads.
 #[test]
 fn chunked_framing_may_break_anywhere() {
     let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
