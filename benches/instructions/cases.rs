@@ -64,34 +64,34 @@ pub(crate) const ALL: &[Case] = &[
     case("timer-at-1000000", 20_000, timer),
     case("httparse-response", 10_000, |operations| {
         count(operations, |_| {
-            _ = black_box(httparse_response(black_box(RESPONSE)))
+            _ = black_box(httparse_response(black_box(RESPONSE)));
         })
     }),
     case("view-response", 10_000, |operations| {
         let sent = sent();
         count(operations, |_| {
-            _ = black_box(view_response(black_box(RESPONSE), sent))
+            _ = black_box(view_response(black_box(RESPONSE), sent));
         })
     }),
     case("exchange-response", 10_000, |operations| {
         let sent = sent();
         kept(operations, RESPONSE, |src| {
-            drop(black_box(exchange_response(src, sent)))
+            drop(black_box(exchange_response(src, sent)));
         })
     }),
     case("httparse-request", 10_000, |operations| {
         count(operations, |_| {
-            _ = black_box(httparse_request(black_box(REQUEST)))
+            _ = black_box(httparse_request(black_box(REQUEST)));
         })
     }),
     case("view-request", 10_000, |operations| {
         count(operations, |_| {
-            _ = black_box(view_request(black_box(REQUEST)))
+            _ = black_box(view_request(black_box(REQUEST)));
         })
     }),
     case("exchange-request", 10_000, |operations| {
         kept(operations, REQUEST, |src| {
-            drop(black_box(exchange_request(src)))
+            drop(black_box(exchange_request(src)));
         })
     }),
     case("encode-request", 10_000, |operations| {
