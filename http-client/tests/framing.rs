@@ -7,7 +7,13 @@ mod common;
 use common::*;
 use http::Request;
 use http_client::{Body, ErrorKind};
+use pool_core::PoolConfigBuilder;
 use test_support::{Gate, Server};
+
+/// An answer that is taken for longer than it is would be waited for without end.
+fn patient() -> PoolConfigBuilder {
+    pool_config().hold_timeout(Some(DEADLINE))
+}
 
 /// How many requests go to one server, one after the other.
 const REQUESTS: usize = 4;
@@ -22,18 +28,14 @@ fn answers(method: &'static str, answer: String) -> (Vec<Result<String, ErrorKin
         Ok(())
     });
     let address = server.addr();
-    let results = with_client(
-        pool_config(),
-        client_config(),
-        move |_, client| async move {
-            let mut results = Vec::new();
-            for _ in 0..REQUESTS {
-                let result = fetch(&client, request(method, address, Body::empty())).await;
-                results.push(result.map_err(|error| error.kind()));
-            }
-            results
-        },
-    );
+    let results = with_client(patient(), client_config(), move |_, client| async move {
+        let mut results = Vec::new();
+        for _ in 0..REQUESTS {
+            let result = fetch(&client, request(method, address, Body::empty())).await;
+            results.push(result.map_err(|error| error.kind()));
+        }
+        results
+    });
     (results, server.counts().accepted)
 }
 
@@ -77,7 +79,7 @@ fn connection_of_a_204_with_a_length_is_not_kept_for_its_late_body() {
         peer.stall()
     });
     let address = server.addr();
-    with_client(pool_config(), client_config(), |core, client| async move {
+    with_client(patient(), client_config(), |core, client| async move {
         for opened in 1..=REQUESTS {
             let response = client.send(get(address)).await.unwrap();
             assert_eq!(response.status(), 204);
@@ -135,7 +137,7 @@ fn answers_stay_in_step_behind_interim_responses() {
         peer.stall()
     });
     let address = server.addr();
-    with_client(pool_config(), client_config(), |_, client| async move {
+    with_client(patient(), client_config(), |_, client| async move {
         for n in 1..=REQUESTS {
             let response = client.send(get(address)).await.unwrap();
             assert_eq!(response.status(), 200);
@@ -158,7 +160,7 @@ fn answer_to_expect_is_not_the_response() {
         Ok(())
     });
     let address = server.addr();
-    with_client(pool_config(), client_config(), |_, client| async move {
+    with_client(patient(), client_config(), |_, client| async move {
         for _ in 0..REQUESTS {
             let expecting = Request::post(uri(address, "/")).header("Expect", "100-continue");
             let expecting = expecting.body(Body::full("hi")).unwrap();

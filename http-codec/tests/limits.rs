@@ -8,8 +8,11 @@ use http_codec::{
 };
 use support::client;
 
-/// Feeds `stream` in reads of 1 KiB until it ends or the codec has had enough; with the bytes fed
-/// and the most that lay unread at once.
+/// More than any limit here lets through: what takes so much takes everything.
+const ENDLESS: usize = 2 << 20;
+
+/// Feeds `stream` in reads of 1 KiB until it ends, the codec has had enough, or it has taken
+/// [`ENDLESS`]; with the bytes fed and the most that lay unread at once.
 fn flood(
     exchange: &mut ClientExchange,
     stream: impl Iterator<Item = u8>,
@@ -17,7 +20,7 @@ fn flood(
     let mut src = BytesMut::new();
     let (mut fed, mut most) = (0, 0);
     let mut stream = stream.peekable();
-    while stream.peek().is_some() {
+    while fed < ENDLESS && stream.peek().is_some() {
         let before = src.len();
         src.extend(stream.by_ref().take(1024));
         fed += src.len() - before;
