@@ -139,3 +139,8 @@ pub use response_view::ResponseView;
 pub use response_writer::{InterimWriter, ResponseWriter};
 pub use reuse::{MustClose, Progress, Reuse};
 pub use server_exchange::{RequestEvent, ServerExchange};
+
+/// The README's program is compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -91,3 +91,26 @@ fn replies_are_those_the_cases_suggest() {
     }
     assert!(failures.is_empty(), "\n{failures}");
 }
+
+#[test]
+fn support_table_names_cases_that_exist() {
+    let cases = corpus();
+    let exists = |name: &str| match name.strip_suffix('*') {
+        Some(prefix) => cases.iter().any(|case| case.id.starts_with(prefix)),
+        None => cases.iter().any(|case| case.id == name),
+    };
+    let table = include_str!("../../../docs/HTTP-SUPPORT.md");
+    let checks = table.lines().filter_map(|line| {
+        let row = line.strip_prefix('|')?.strip_suffix('|')?;
+        row.rsplit('|').next()
+    });
+    // Every second piece stands between backticks; names of tests and files have no hyphen.
+    let quoted = checks.flat_map(|checks| checks.split('`').skip(1).step_by(2));
+    let names: Vec<_> = quoted
+        .filter(|name| name.contains('-') && !name.contains('.'))
+        .collect();
+    assert!(names.len() > 100, "{names:?}");
+    for name in names {
+        assert!(exists(name), "{name}");
+    }
+}
