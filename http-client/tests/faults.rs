@@ -8,7 +8,6 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
 use common::*;
@@ -118,8 +117,7 @@ fn responses_that_break_off_leave_no_socket_in_close_wait() {
             peer.stall()
         });
         let address = server.addr();
-        let short = client_config().response_head_timeout(Some(Duration::from_millis(100)));
-        with_client(pool_config(), short, |core, client| async move {
+        with_client(pool_config(), client_config(), |core, client| async move {
             for _ in 0..100 {
                 let error = fetch(&client, get(address)).await.unwrap_err();
                 assert_ne!(
