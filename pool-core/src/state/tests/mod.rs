@@ -112,7 +112,12 @@ impl Pool {
     }
 
     fn carry_out(&mut self) {
-        while let Some(effect) = self.state.poll_effect() {
+        loop {
+            let promised = self.state.has_effects();
+            let Some(effect) = self.state.poll_effect() else {
+                break;
+            };
+            assert!(promised, "{effect:?} is not announced");
             match effect {
                 Effect::Connect(conn, _) => self.connects.push(conn),
                 other => {
