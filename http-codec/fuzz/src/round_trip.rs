@@ -270,8 +270,8 @@ fn send_response(
     assert!(head.is_ok() || wire.len() == before, "half a head");
     let (reason, fields) = head?;
     let has_body = server.body_allowed() && message.length != BodyLength::None;
-    let body = put_body(message, has_body, wire, |len| server.frame_data(len));
     let chunked = has_body && find(&wire[before..], b"\r\nTransfer-Encoding: chunked\r\n");
+    let body = put_body(message, has_body, wire, |len| server.frame_data(len));
     let trailers = put_end(message, chunked, wire, |trailers, wire| {
         server.frame_end(trailers, wire)
     });
