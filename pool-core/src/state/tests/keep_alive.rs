@@ -113,6 +113,21 @@ fn a_hint_for_ever_is_no_overflow() {
 }
 
 #[test]
+fn a_connection_whose_time_is_over_does_not_hide_the_others() {
+    for (order, first) in [(ReuseOrder::Lifo, 2), (ReuseOrder::Fifo, 0)] {
+        let mut pool = Pool::new(config().reuse_order(order));
+        let conns = [pool.open(), pool.open(), pool.open()];
+        hint(&mut pool, conns[first], millis(1500));
+        for conn in conns {
+            pool.release(conn);
+        }
+        assert_eq!(pool.candidate(), Some(conns[first]));
+        pool.now = pool.now + millis(500);
+        assert_eq!(pool.candidate(), Some(conns[1]), "{order:?}");
+    }
+}
+
+#[test]
 fn a_connection_is_not_handed_out_within_the_margin_though_its_timer_has_not_fired() {
     let mut pool = Pool::new(config());
     let conn = pool.open();

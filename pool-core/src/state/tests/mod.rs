@@ -159,8 +159,10 @@ impl Pool {
     }
 
     pub(super) fn candidate_of(&mut self, key: KeyId) -> Option<ConnId> {
-        let candidate = self.state.idle_candidate(self.now, key);
-        candidate.map(|candidate| candidate.conn())
+        let candidate = self.state.idle_candidate(self.now, key)?;
+        let (conn, reused) = (candidate.conn(), candidate.is_reused());
+        assert_eq!(reused, self.state.is_reused(conn), "{conn:?}");
+        Some(conn)
     }
 
     pub(super) fn wait(&mut self) -> WaiterId {
