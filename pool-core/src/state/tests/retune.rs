@@ -312,3 +312,25 @@ fn the_time_of_a_connection_that_has_just_become_idle_begins_with_the_clock_all_
     pool.pass(millis(2));
     assert_eq!(pool.gauges(), [0, 0, 0, 0]);
 }
+
+/// Found by the simulator: the order of eviction was by place where the clock did not tell.
+#[test]
+fn what_became_idle_first_goes_first_when_a_total_begins_to_bind_in_the_same_instant() {
+    let mut pool = Pool::new(config());
+    let [later, earlier] = [pool.open(), pool.open()];
+    pool.state.release(pool.now, earlier, Disposition::Reuse);
+    pool.state.release(pool.now, later, Disposition::Reuse);
+    pool.set_config(config().max_total(1));
+    assert_eq!(pool.effects(), [surplus(earlier)], "one destination");
+
+    let mut pool = Pool::new(config());
+    let [one, other] = pool.destinations();
+    pool.state.pin_key(pool.key);
+    let later = pool.at(one).open();
+    let earlier = pool.at(other).open();
+    // With a reading of the clock at its end, as it shows the same time as that before.
+    pool.release(earlier);
+    pool.state.release(pool.now, later, Disposition::Reuse);
+    pool.set_config(config().max_total(1));
+    assert_eq!(pool.effects(), [surplus(earlier)], "two destinations");
+}
