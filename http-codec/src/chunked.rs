@@ -8,7 +8,7 @@ use bytes::{Buf, BytesMut};
 use crate::body::BodyEvent;
 use crate::error::DecodeError;
 use crate::fields::{Fields, Line, is_forbidden_trailer};
-use crate::head::{self, HeadScan, Parse, Span, Stop};
+use crate::head::{self, HeadScan, Parse, Stop};
 use crate::limits::{Limit, Limits};
 use crate::syntax;
 
@@ -261,11 +261,8 @@ fn parse_trailers(window: &[u8], max_fields: usize) -> Parse<Vec<Line>> {
             let kept = headers
                 .iter()
                 .filter(|header| !is_forbidden_trailer(header.name.as_bytes()));
-            let line = |header: &httparse::Header<'_>| Line {
-                name: Span::of(window, header.name.as_bytes()),
-                value: Span::of(window, header.value),
-            };
-            Parse::Complete(kept.map(line).collect(), len)
+            let lines = kept.map(|header| Line::of(window, header));
+            Parse::Complete(lines.collect(), len)
         }
     }
 }

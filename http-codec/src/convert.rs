@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::error::EncodeError;
 use crate::frame;
+use crate::framing::Notes;
 use crate::head::Version;
 use crate::request::RequestHead;
 use crate::request_writer::RequestWriter;
@@ -117,11 +118,11 @@ impl ResponseWriter<'_> {
     ///
     /// None that a [`HeaderMap`](http::HeaderMap) can cause: its names and values are checked alike.
     pub fn fields(&mut self, map: &http::HeaderMap) -> Result<(), EncodeError> {
-        let asks_close = map.get_all(http::header::CONNECTION).iter().any(|value| {
-            crate::syntax::elements(value.as_bytes())
-                .any(|option| option.eq_ignore_ascii_case(b"close"))
-        });
-        if asks_close {
+        let mut notes = Notes::default();
+        for value in map.get_all(http::header::CONNECTION) {
+            notes.note_connection(value.as_bytes());
+        }
+        if notes.close {
             self.close();
         }
         let is_ours = |name: &[u8]| frame::is_framing_field(name) || name == b"connection";

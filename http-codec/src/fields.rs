@@ -15,6 +15,16 @@ pub(crate) struct Line {
     pub(crate) value: Span,
 }
 
+impl Line {
+    /// The place of a line that was parsed out of `block`.
+    pub(crate) fn of(block: &[u8], header: &httparse::Header<'_>) -> Self {
+        Self {
+            name: Span::of(block, header.name.as_bytes()),
+            value: Span::of(block, header.value),
+        }
+    }
+}
+
 /// The field lines of one head or trailer section, as slices of the bytes received.
 ///
 /// Nothing is copied or merged: the order, the spelling of names and repeated lines are as they
@@ -131,11 +141,17 @@ impl Fields {
 
 impl fmt::Debug for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = self
-            .iter()
-            .map(|field| (field.name, field.value.escape_ascii().to_string()));
-        f.debug_map().entries(lines).finish()
+        debug_fields(f, self.iter())
     }
+}
+
+/// As a map, though names may come more than once; values escaped.
+pub(crate) fn debug_fields<'a>(
+    f: &mut fmt::Formatter<'_>,
+    fields: impl Iterator<Item = Field<'a>>,
+) -> fmt::Result {
+    let lines = fields.map(|field| (field.name, field.value.escape_ascii().to_string()));
+    f.debug_map().entries(lines).finish()
 }
 
 /// The options named by all `Connection` lines (RFC 9110 §7.6.1), in the order received.

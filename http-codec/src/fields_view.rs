@@ -1,4 +1,3 @@
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use core::fmt;
@@ -6,8 +5,7 @@ use core::mem::MaybeUninit;
 
 use httparse::Header;
 
-use crate::fields::{Field, Line};
-use crate::head::Span;
+use crate::fields::{Field, Line, debug_fields};
 
 /// Room for the field lines of a head that is parsed in place, by
 /// [`RequestView`](crate::RequestView) and [`ResponseView`](crate::ResponseView).
@@ -60,11 +58,8 @@ impl<'a> FieldsView<'a> {
 
     /// Where the lines stand in `block`, which they are slices of.
     pub(crate) fn lines(self, block: &[u8]) -> Vec<Line> {
-        let line = |header: &Header<'_>| Line {
-            name: Span::of(block, header.name.as_bytes()),
-            value: Span::of(block, header.value),
-        };
-        self.0.iter().map(line).collect()
+        let headers = self.0.iter();
+        headers.map(|header| Line::of(block, header)).collect()
     }
 
     /// The number of field lines.
@@ -109,9 +104,6 @@ impl<'a> FieldsView<'a> {
 
 impl fmt::Debug for FieldsView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = self
-            .iter()
-            .map(|field| (field.name, field.value.escape_ascii().to_string()));
-        f.debug_map().entries(lines).finish()
+        debug_fields(f, self.iter())
     }
 }

@@ -6,7 +6,7 @@ use crate::fields::{Fields, Line};
 use crate::framing::BodyLength;
 use crate::head::{self, Parse, Span, Version};
 use crate::limits::Limits;
-use crate::request_view;
+use crate::request_view::{self, Terms};
 use crate::target;
 
 /// The head of a request as a server or gateway received it (RFC 9112 §3).
@@ -14,14 +14,9 @@ use crate::target;
 pub struct RequestHead {
     method: Span,
     target: Span,
-    version: Version,
-    fields: Fields,
-    body: BodyLength,
     host: Option<Span>,
-    keep_alive: bool,
-    close: bool,
-    expects_continue: bool,
-    upgrade: bool,
+    fields: Fields,
+    terms: Terms,
 }
 
 impl RequestHead {
@@ -40,7 +35,7 @@ impl RequestHead {
     /// The version on the request line.
     #[must_use]
     pub fn version(&self) -> Version {
-        self.version
+        self.terms.version
     }
 
     /// The field lines.
@@ -52,7 +47,7 @@ impl RequestHead {
     /// How the body is framed on the wire.
     #[must_use]
     pub fn body_length(&self) -> BodyLength {
-        self.body
+        self.terms.body
     }
 
     /// Whom the request is for: the authority of the target where it has one, else `Host`
@@ -67,25 +62,25 @@ impl RequestHead {
     /// HTTP/1.0.
     #[must_use]
     pub fn expects_continue(&self) -> bool {
-        self.expects_continue
+        self.terms.expects_continue
     }
 
     /// Does the request offer to leave HTTP: `Upgrade` named by `Connection` in HTTP/1.1, or
     /// CONNECT?
     #[must_use]
     pub fn upgrade(&self) -> bool {
-        self.upgrade
+        self.terms.upgrade
     }
 
     /// Does the request, by itself, allow another one to follow (RFC 9112 §9.3)?
     #[must_use]
     pub fn keep_alive(&self) -> bool {
-        self.keep_alive
+        self.terms.keep_alive
     }
 
     /// Did the client say `Connection: close`?
     pub(crate) fn close(&self) -> bool {
-        self.close
+        self.terms.close
     }
 
     #[cfg(feature = "http")]
@@ -104,12 +99,7 @@ pub(crate) struct RequestParts {
     target: Span,
     host: Option<Span>,
     lines: Vec<Line>,
-    version: Version,
-    body: BodyLength,
-    keep_alive: bool,
-    close: bool,
-    expects_continue: bool,
-    upgrade: bool,
+    terms: Terms,
 }
 
 impl RequestParts {
@@ -117,14 +107,9 @@ impl RequestParts {
         RequestHead {
             method: self.method,
             target: self.target,
-            version: self.version,
-            body: self.body,
             host: self.host,
-            keep_alive: self.keep_alive,
-            close: self.close,
-            expects_continue: self.expects_continue,
-            upgrade: self.upgrade,
             fields: Fields::new(block, self.lines),
+            terms: self.terms,
         }
     }
 }
@@ -139,12 +124,7 @@ pub(crate) fn parse(window: &[u8], limits: &Limits) -> Parse<RequestParts> {
             target: Span::of(window, view.target().as_bytes()),
             host: view.host().map(|host| Span::of(window, host)),
             lines: view.fields().lines(window),
-            version: view.version(),
-            body: view.body_length(),
-            keep_alive: view.keep_alive(),
-            close: view.close(),
-            expects_continue: view.expects_continue(),
-            upgrade: view.upgrade(),
+            terms: view.terms(),
         })
     })
 }

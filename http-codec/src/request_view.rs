@@ -29,14 +29,21 @@ use crate::target;
 pub struct RequestView<'a> {
     method: &'a str,
     target: &'a str,
-    version: Version,
-    fields: FieldsView<'a>,
-    body: BodyLength,
     host: Option<&'a [u8]>,
-    keep_alive: bool,
-    close: bool,
-    expects_continue: bool,
-    upgrade: bool,
+    fields: FieldsView<'a>,
+    terms: Terms,
+}
+
+/// What a head says of the message and the connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) version: Version,
+    pub(crate) body: BodyLength,
+    pub(crate) keep_alive: bool,
+    /// The client has said `Connection: close`.
+    pub(crate) close: bool,
+    pub(crate) expects_continue: bool,
+    pub(crate) upgrade: bool,
 }
 
 impl<'a> RequestView<'a> {
@@ -87,14 +94,16 @@ impl<'a> RequestView<'a> {
         Ok(Self {
             method,
             target,
-            version,
-            fields: FieldsView::new(headers),
-            body,
             host: (notes.hosts > 0).then_some(notes.host),
-            keep_alive: notes.persistent(version),
-            close: notes.close,
-            expects_continue: newer && notes.expect_continue,
-            upgrade: method == "CONNECT" || offers,
+            fields: FieldsView::new(headers),
+            terms: Terms {
+                version,
+                body,
+                keep_alive: notes.persistent(version),
+                close: notes.close,
+                expects_continue: newer && notes.expect_continue,
+                upgrade: method == "CONNECT" || offers,
+            },
         })
     }
 
@@ -113,7 +122,7 @@ impl<'a> RequestView<'a> {
     /// The version on the request line.
     #[must_use]
     pub fn version(&self) -> Version {
-        self.version
+        self.terms.version
     }
 
     /// The field lines.
@@ -125,7 +134,7 @@ impl<'a> RequestView<'a> {
     /// How the body is framed on the wire.
     #[must_use]
     pub fn body_length(&self) -> BodyLength {
-        self.body
+        self.terms.body
     }
 
     /// Whom the request is for: the authority of the target where it has one, else `Host`
@@ -140,24 +149,24 @@ impl<'a> RequestView<'a> {
     /// HTTP/1.0.
     #[must_use]
     pub fn expects_continue(&self) -> bool {
-        self.expects_continue
+        self.terms.expects_continue
     }
 
     /// Does the request offer to leave HTTP: `Upgrade` named by `Connection` in HTTP/1.1, or
     /// CONNECT?
     #[must_use]
     pub fn upgrade(&self) -> bool {
-        self.upgrade
+        self.terms.upgrade
     }
 
     /// Does the request, by itself, allow another one to follow (RFC 9112 §9.3)?
     #[must_use]
     pub fn keep_alive(&self) -> bool {
-        self.keep_alive
+        self.terms.keep_alive
     }
 
-    pub(crate) fn close(&self) -> bool {
-        self.close
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
     }
 
     pub(crate) fn host(&self) -> Option<&'a [u8]> {

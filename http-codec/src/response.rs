@@ -7,7 +7,7 @@ use crate::framing::BodyLength;
 use crate::head::{self, Parse, Span, Version};
 use crate::limits::Limits;
 use crate::request_writer::SentRequest;
-use crate::response_view;
+use crate::response_view::{self, Framed};
 use crate::reuse::MustClose;
 use crate::syntax;
 
@@ -18,11 +18,7 @@ pub struct ResponseHead {
     reason: Span,
     version: Version,
     fields: Fields,
-    body: BodyLength,
-    content_length: Option<u64>,
-    keep_alive: bool,
-    upgrade: bool,
-    must_close: Option<MustClose>,
+    framed: Framed,
 }
 
 /// What a server says about how long it keeps an idle connection (`Keep-Alive`, RFC 2068
@@ -83,7 +79,7 @@ impl ResponseHead {
     /// CONNECT whatever their fields announce (RFC 9112 §6.3).
     #[must_use]
     pub fn body_length(&self) -> BodyLength {
-        self.body
+        self.framed.body
     }
 
     /// The length that `Content-Length` announces, also where no body follows (HEAD, 304), and
@@ -91,7 +87,7 @@ impl ResponseHead {
     /// CONNECT).
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
-        self.content_length
+        self.framed.content_length
     }
 
     /// The parameters of all `Keep-Alive` fields; the first of each name counts.
@@ -104,14 +100,14 @@ impl ResponseHead {
     /// head then belong to the other protocol and stay in the input.
     #[must_use]
     pub fn upgrade(&self) -> bool {
-        self.upgrade
+        self.framed.upgrade()
     }
 
     /// Does the response, by its own framing and fields, leave the connection open for another
     /// exchange? The verdict on the connection is [`ClientExchange::reuse`](crate::ClientExchange::reuse).
     #[must_use]
     pub fn keep_alive(&self) -> bool {
-        self.keep_alive
+        self.framed.keep_alive()
     }
 
     #[cfg(feature = "http")]
@@ -120,7 +116,7 @@ impl ResponseHead {
     }
 
     pub(crate) fn must_close(&self) -> Option<MustClose> {
-        self.must_close
+        self.framed.must_close
     }
 
     pub(crate) fn is_interim(&self) -> bool {
@@ -134,9 +130,7 @@ pub(crate) struct ResponseParts {
     reason: Span,
     version: Version,
     lines: Vec<Line>,
-    body: BodyLength,
-    content_length: Option<u64>,
-    must_close: Option<MustClose>,
+    framed: Framed,
 }
 
 impl ResponseParts {
@@ -146,11 +140,7 @@ impl ResponseParts {
             reason: self.reason,
             version: self.version,
             fields: Fields::new(block, self.lines),
-            body: self.body,
-            content_length: self.content_length,
-            keep_alive: self.must_close.is_none(),
-            upgrade: self.must_close == Some(MustClose::Upgraded),
-            must_close: self.must_close,
+            framed: self.framed,
         }
     }
 }
@@ -165,9 +155,7 @@ pub(crate) fn parse(window: &[u8], sent: SentRequest, limits: &Limits) -> Parse<
             reason: Span::of(window, view.reason()),
             version: view.version(),
             lines: view.fields().lines(window),
-            body: view.body_length(),
-            content_length: view.content_length(),
-            must_close: view.must_close(),
+            framed: view.framed(),
         })
     })
 }

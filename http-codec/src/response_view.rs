@@ -42,11 +42,22 @@ pub struct ResponseView<'a> {
     framed: Framed,
 }
 
+/// What a head and the request that it answers say of the body and the connection.
 #[derive(Debug, Clone, Copy)]
-struct Framed {
-    body: BodyLength,
-    content_length: Option<u64>,
-    must_close: Option<MustClose>,
+pub(crate) struct Framed {
+    pub(crate) body: BodyLength,
+    pub(crate) content_length: Option<u64>,
+    pub(crate) must_close: Option<MustClose>,
+}
+
+impl Framed {
+    pub(crate) fn upgrade(&self) -> bool {
+        self.must_close == Some(MustClose::Upgraded)
+    }
+
+    pub(crate) fn keep_alive(&self) -> bool {
+        self.must_close.is_none()
+    }
 }
 
 impl<'a> ResponseView<'a> {
@@ -159,18 +170,18 @@ impl<'a> ResponseView<'a> {
     /// Does the connection leave HTTP with this head: 101, or 2xx to CONNECT?
     #[must_use]
     pub fn upgrade(&self) -> bool {
-        self.framed.must_close == Some(MustClose::Upgraded)
+        self.framed.upgrade()
     }
 
     /// Does the response, by its own framing and fields, leave the connection open for another
     /// exchange?
     #[must_use]
     pub fn keep_alive(&self) -> bool {
-        self.framed.must_close.is_none()
+        self.framed.keep_alive()
     }
 
-    pub(crate) fn must_close(&self) -> Option<MustClose> {
-        self.framed.must_close
+    pub(crate) fn framed(&self) -> Framed {
+        self.framed
     }
 }
 

@@ -70,8 +70,8 @@ pub trait Connector: 'static {
 /// A connection that can be pooled. Dropping it closes it.
 pub trait Connection: 'static {
     /// The readiness of the socket that the connection runs over: always the same one. Asked when the
-    /// connection has been made, and at each release, to tell it from another. The pool watches it while the connection is idle, and shuts it down when the
-    /// hold timeout has passed.
+    /// connection has been made, and at each release, to tell it from another. The pool watches it
+    /// while the connection is idle, and shuts it down when the hold timeout has passed.
     fn readiness(&self) -> Readiness;
 
     /// Whether the connection, at a message boundary, may be used again.

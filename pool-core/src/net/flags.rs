@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::fmt;
 
+use crate::CloseReason;
+
 /// Something that is known of a socket, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -45,6 +47,21 @@ impl Flags {
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.0.get() & COME_IN == 0
+    }
+
+    /// Whether the connection may be used again; none: something has come in, or the last read has
+    /// filled its buffer, and it takes more to tell.
+    #[inline]
+    pub(super) fn verdict(&self) -> Option<Result<(), CloseReason>> {
+        if self.is_quiet() {
+            Some(Ok(()))
+        } else if self.has(Flag::Dead) {
+            Some(Err(CloseReason::Reset))
+        } else if self.has(Flag::PeerClosed) {
+            Some(Err(CloseReason::PeerClosed))
+        } else {
+            None
+        }
     }
 }
 

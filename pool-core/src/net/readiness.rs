@@ -56,16 +56,7 @@ impl Readiness {
     /// the last read has filled its buffer, and the connection has to be asked.
     #[inline]
     pub(crate) fn flags(&self) -> Option<Result<(), CloseReason>> {
-        let flags = &self.0.flags;
-        if flags.is_quiet() {
-            Some(Ok(()))
-        } else if flags.has(Flag::Dead) {
-            Some(Err(CloseReason::Reset))
-        } else if flags.has(Flag::PeerClosed) {
-            Some(Err(CloseReason::PeerClosed))
-        } else {
-            None
-        }
+        self.0.flags.verdict()
     }
 
     /// Whose it is: as long as one of two is kept, they are of the same socket if these are equal.

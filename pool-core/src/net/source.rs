@@ -309,11 +309,8 @@ impl Source {
 
     #[cold]
     fn look_for_bytes(&self) -> Result<(), CloseReason> {
-        if self.flags.has(Flag::Dead) {
-            return Err(CloseReason::Reset);
-        }
-        if self.flags.has(Flag::PeerClosed) {
-            return Err(CloseReason::PeerClosed);
+        if let Some(verdict) = self.flags.verdict() {
+            return verdict;
         }
         if self.flags.has(Flag::Urgent) {
             return Err(CloseReason::StrayBytes);

@@ -51,10 +51,7 @@ impl<C: Connector> Shared<C> {
         }
         self.put_here(conn, connection, readiness);
         self.drive(|state, now| state.connected(now, conn));
-        // The watch tells changes only: what came before it began is asked for here.
-        if let Err(reason) = self.fitness(conn) {
-            self.drive(|state, now| state.force_close(now, conn, reason));
-        }
+        self.look_once(conn);
     }
 
     fn connect_failed(&self, conn: ConnId, error: Option<C::Error>) {

@@ -85,6 +85,14 @@ impl<C: Connector> Shared<C> {
         taken.map_or(Ok(()), |connection| self.check_here(conn, connection))
     }
 
+    /// Looks at a connection whose watch has just begun: the watch tells changes only, and what came
+    /// before it is asked for here.
+    pub(super) fn look_once(&self, conn: ConnId) {
+        if let Err(reason) = self.fitness(conn) {
+            self.drive(|state, now| state.force_close(now, conn, reason));
+        }
+    }
+
     /// Checks a connection that was taken out of its slot for it, and puts it back unless the
     /// check has made the pool close it.
     fn check_here(&self, conn: ConnId, mut connection: C::Connection) -> Result<(), CloseReason> {

@@ -59,10 +59,7 @@ impl<C: Connector> Shared<C> {
             return self.fence_drop(connection);
         }
         self.drive(|state, now| state.probe_ended(now, conn, true));
-        // The watch tells changes only: what came before it began is asked for here.
-        if let Err(reason) = self.fitness(conn) {
-            self.drive(|state, now| state.force_close(now, conn, reason));
-        }
+        self.look_once(conn);
     }
 
     /// Where a connection that is held was acquired.
