@@ -10,6 +10,7 @@ use std::time::Duration;
 use pool_core::{ConnectOptions, Connector, Core, Sleep, TcpStream};
 
 use crate::Destination;
+use crate::error::BoxError;
 use crate::resolver::Resolver;
 
 /// How long an address is tried alone before the next one is tried as well (RFC 8305 §5).
@@ -51,6 +52,14 @@ pub enum ConnectError {
         address: SocketAddr,
         /// What the kernel says.
         source: io::Error,
+    },
+    /// The TLS handshake failed. For connectors that make one: [`TcpConnector`] speaks plain TCP.
+    #[error("the TLS handshake with {host} failed")]
+    Tls {
+        /// The name that was asked for.
+        host: String,
+        /// What was wrong.
+        source: BoxError,
     },
 }
 

@@ -7,6 +7,7 @@ use std::io;
 use http_codec::{DecodeError, DecodeErrorKind, EncodeError};
 use pool_core::{AcquireError, CloseReason, ForceClosed};
 
+use crate::connector::ConnectError;
 use crate::destination::{Destination, InvalidDestination};
 
 /// Any error, for causes that come from outside.
@@ -50,50 +51,110 @@ pub enum ErrorKind {
     InvalidRequest,
     /// The caller's request body failed.
     RequestBody,
+    /// The destination's breaker is open: it has failed too much of late to be asked.
+    BreakerOpen,
     /// No connection came within the acquire timeout.
     AcquireTimeout,
     /// The cap on connections binds and the pending queue is full.
     QueueFull,
     /// The pool is draining.
     Draining,
-    /// No connection could be made.
+    /// The destination's name could not be resolved.
+    UnknownHost,
+    /// The destination refused the connection.
+    ConnectRefused,
+    /// No connection could be made, for another reason.
     ConnectFailed,
     /// No connection was made within the connect timeout.
     ConnectTimeout,
+    /// The TLS handshake failed: retrying it does not make a certificate valid.
+    TlsFailed,
     /// The request could not be written, and no answer came.
     WriteFailed,
+    /// The peer took nothing of the request for too long.
+    WriteTimeout,
     /// The peer closed before the first byte of an answer.
     ClosedBeforeResponse,
     /// The connection was reset, or broke.
     Reset,
     /// The response head did not come in time.
     HeadTimeout,
+    /// The attempt took longer than one attempt may.
+    AttemptTimeout,
     /// The peer's answer is not HTTP, or exceeds a limit.
     MalformedResponse,
     /// The peer closed in the middle of its answer.
     Truncated,
+    /// The body of the response paused for too long.
+    BodyTimeout,
     /// The connection was held longer than the pool's hold timeout.
     HoldTimeout,
+    /// The request took longer than it may, all its attempts and pauses together.
+    TotalTimeout,
+    /// The caller dropped the request. Nobody is left to be told; it stands in records of attempts.
+    Cancelled,
 }
 
 impl ErrorKind {
+    /// Every kind there is.
+    pub const ALL: [Self; 23] = [
+        Self::InvalidRequest,
+        Self::RequestBody,
+        Self::BreakerOpen,
+        Self::AcquireTimeout,
+        Self::QueueFull,
+        Self::Draining,
+        Self::UnknownHost,
+        Self::ConnectRefused,
+        Self::ConnectFailed,
+        Self::ConnectTimeout,
+        Self::TlsFailed,
+        Self::WriteFailed,
+        Self::WriteTimeout,
+        Self::ClosedBeforeResponse,
+        Self::Reset,
+        Self::HeadTimeout,
+        Self::AttemptTimeout,
+        Self::MalformedResponse,
+        Self::Truncated,
+        Self::BodyTimeout,
+        Self::HoldTimeout,
+        Self::TotalTimeout,
+        Self::Cancelled,
+    ];
+
     const fn text(self) -> &'static str {
         match self {
             Self::InvalidRequest => "the request cannot be sent",
             Self::RequestBody => "the request body failed",
+            Self::BreakerOpen => "the breaker is open",
             Self::AcquireTimeout => "no connection within the acquire timeout",
             Self::QueueFull => "the pending queue is full",
             Self::Draining => "the pool is draining",
+            Self::UnknownHost => "the name could not be resolved",
+            Self::ConnectRefused => "connection refused",
             Self::ConnectFailed => "connect failed",
             Self::ConnectTimeout => "connect timed out",
+            Self::TlsFailed => "the TLS handshake failed",
             Self::WriteFailed => "the request could not be written",
+            Self::WriteTimeout => "the request stalled on its way out",
             Self::ClosedBeforeResponse => "closed before a response",
             Self::Reset => "the connection was reset",
             Self::HeadTimeout => "no response head in time",
+            Self::AttemptTimeout => "the attempt took too long",
             Self::MalformedResponse => "malformed response",
             Self::Truncated => "closed in the middle of the response",
+            Self::BodyTimeout => "the response body paused for too long",
             Self::HoldTimeout => "the connection was held too long",
+            Self::TotalTimeout => "the request took too long",
+            Self::Cancelled => "cancelled",
         }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
     }
 }
 
@@ -282,8 +343,32 @@ impl Failure {
             AcquireError::QueueFull { .. } => (ErrorKind::QueueFull, Phase::Acquire),
             AcquireError::Draining => (ErrorKind::Draining, Phase::Acquire),
             AcquireError::ConnectTimeout => (ErrorKind::ConnectTimeout, Phase::Connect),
-            _ => (ErrorKind::ConnectFailed, Phase::Connect),
+            error => (of_connect(error), Phase::Connect),
         };
         (Self::because(kind, error), phase)
     }
+}
+
+/// Why no connection was made: the first cause that says more than that none was.
+fn of_connect(error: &(dyn StdError + 'static)) -> ErrorKind {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        match error.downcast_ref() {
+            // Too many names at a time: nothing is known of this one.
+            Some(ConnectError::Resolve { source, .. })
+                if source.kind() == io::ErrorKind::ResourceBusy =>
+            {
+                return ErrorKind::ConnectFailed;
+            }
+            Some(ConnectError::Resolve { .. }) => return ErrorKind::UnknownHost,
+            Some(ConnectError::Tls { .. }) => return ErrorKind::TlsFailed,
+            Some(ConnectError::Connect { .. }) | None => {}
+        }
+        let io = error.downcast_ref().map(io::Error::kind);
+        if io == Some(io::ErrorKind::ConnectionRefused) {
+            return ErrorKind::ConnectRefused;
+        }
+        cause = error.source();
+    }
+    ErrorKind::ConnectFailed
 }

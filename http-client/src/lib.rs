@@ -46,6 +46,7 @@ mod exchange;
 mod incoming;
 mod outgoing;
 mod resolver;
+mod retry;
 mod transport;
 
 pub use client::{Client, ClientConfig};
@@ -54,6 +55,7 @@ pub use destination::{Destination, InvalidDestination};
 pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
 pub use outgoing::{Body, Outgoing, is_idempotent};
+pub use retry::{FailedAttempt, Reason, RefusedResponse, RetryPolicy, RetryRequest, Verdict};
 pub use transport::{Transport, WriteQueue};
 
 /// The README's example is compiled with the tests.

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use http_client::{ConnectError, Error, ErrorKind};
+use http_client::{Error, ErrorKind};
 use http_codec::{DecodeError, EncodeError};
 
 use crate::server::{Fault, Session};
@@ -115,6 +115,16 @@ impl Reply {
                 "destination_unavailable",
                 "the gateway is shutting down",
             ),
+            ErrorKind::UnknownHost => Self::new(
+                502,
+                "dns_error",
+                "the upstream's name could not be resolved",
+            ),
+            ErrorKind::ConnectRefused => Self::new(
+                502,
+                "connection_refused",
+                "the upstream refused the connection",
+            ),
             ErrorKind::ConnectFailed => to_failed_connect(error),
             ErrorKind::ConnectTimeout => Self::CONNECT_TIMEOUT,
             ErrorKind::HeadTimeout => Self::new(
@@ -176,23 +186,7 @@ impl Reply {
 }
 
 fn to_failed_connect(error: &Error) -> Reply {
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if let Some(ConnectError::Resolve { .. }) = cause.downcast_ref() {
-            return Reply::new(
-                502,
-                "dns_error",
-                "the upstream's name could not be resolved",
-            );
-        }
-        source = cause.source();
-    }
     match error.io().map(io::Error::kind) {
-        Some(io::ErrorKind::ConnectionRefused) => Reply::new(
-            502,
-            "connection_refused",
-            "the upstream refused the connection",
-        ),
         Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable) => Reply::new(
             502,
             "destination_ip_unroutable",
