@@ -13,6 +13,7 @@ mod presets;
 mod reason;
 mod retry_after;
 
+pub use backoff::{Backoff, Jitter};
 pub use reason::Reason;
 
 use std::time::Duration;
