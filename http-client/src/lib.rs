@@ -56,7 +56,8 @@ pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
 pub use outgoing::{Body, Outgoing, is_idempotent};
 pub use retry::{
-    Backoff, FailedAttempt, Jitter, Reason, RefusedResponse, RetryPolicy, RetryRequest, Verdict,
+    Backoff, BudgetConfig, BudgetConfigBuilder, FailedAttempt, Jitter, Reason, RefusedResponse,
+    RetryPolicy, RetryRequest, Verdict,
 };
 pub use transport::{Transport, WriteQueue};
 

@@ -14,6 +14,7 @@ mod reason;
 mod retry_after;
 
 pub use backoff::{Backoff, Jitter};
+pub use budget::{BudgetConfig, BudgetConfigBuilder};
 pub use reason::Reason;
 
 use std::time::Duration;
