@@ -38,26 +38,33 @@
 //! # Ok::<(), pool_core::StartError>(())
 //! ```
 
+mod await_head;
+mod budgets;
+mod call;
 mod client;
 mod connector;
 mod destination;
 mod error;
 mod exchange;
 mod incoming;
+mod options;
 mod outgoing;
+mod request;
 mod resolver;
 mod retry;
 mod transport;
 
+pub use budgets::RetryCounts;
 pub use client::{Client, ClientConfig};
 pub use connector::{ConnectError, TcpConnector};
 pub use destination::{Destination, InvalidDestination};
 pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
+pub use options::RequestOptions;
 pub use outgoing::{Body, Outgoing, is_idempotent};
 pub use retry::{
-    Backoff, BudgetConfig, BudgetConfigBuilder, FailedAttempt, Jitter, Reason, RefusedResponse,
-    RetryPolicy, RetryRequest, Verdict,
+    Attempt, Backoff, BudgetConfig, BudgetConfigBuilder, Decision, FailedAttempt, JdkSwitches,
+    Jitter, Outcome, Reason, RefusedResponse, RetryPolicy, RetryRequest, RetryTable, Rule, Verdict,
 };
 pub use transport::{Transport, WriteQueue};
 

@@ -1,10 +1,5 @@
 //! How many retries a destination is worth: a share of its requests, and a few beside.
 
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the client does not draw on it")
-)]
-
 use std::time::Duration;
 
 use pool_core::{ConfigError, Timestamp};
