@@ -55,7 +55,10 @@ pub use destination::{Destination, InvalidDestination};
 pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
 pub use outgoing::{Body, Outgoing, is_idempotent};
-pub use retry::{FailedAttempt, Reason, RefusedResponse, RetryPolicy, RetryRequest, Verdict};
+pub use retry::{
+    BreakerConfig, BreakerConfigBuilder, BreakerState, FailedAttempt, Reason, RefusedResponse,
+    RetryPolicy, RetryRequest, Verdict,
+};
 pub use transport::{Transport, WriteQueue};
 
 /// The README's example is compiled with the tests.

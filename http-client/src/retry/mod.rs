@@ -13,6 +13,7 @@ mod presets;
 mod reason;
 mod retry_after;
 
+pub use breaker::{BreakerConfig, BreakerConfigBuilder, BreakerState};
 pub use reason::Reason;
 
 use std::time::Duration;
