@@ -328,7 +328,7 @@ fn late_outcomes_of_what_was_admitted_while_closed_change_nothing() {
     for outcome in [Outcome::Failure, Outcome::Success, Outcome::Neutral] {
         let mut breaker = breaker(config().probes(1));
         let late: [Permit; 40] = std::array::from_fn(|_| admit(&mut breaker, 0));
-        let mut report = |breaker: &mut Breaker, range: std::ops::Range<usize>, now| {
+        let report = |breaker: &mut Breaker, range: std::ops::Range<usize>, now| {
             let before = breaker.clone();
             for permit in &late[range] {
                 assert_eq!(breaker.report(at(now), *permit, outcome), None);
@@ -479,15 +479,11 @@ fn it_is_idle_when_it_remembers_no_outcome() {
 fn a_permit_of_a_forgotten_breaker_means_nothing_to_the_next() {
     let config = config().consecutive_failures(1).build().unwrap();
     let mut first = Breaker::new(&config, at(0));
-    let of_first: Vec<_> = [0, 1000, 1000]
-        .map(|now| {
-            let permit = admit(&mut first, now);
-            let _ = (now == 0).then(|| open(&mut first, 0));
-            permit
-        })
-        .into();
+    let while_closed = admit(&mut first, 0);
+    open(&mut first, 0);
+    let probe = admit(&mut first, 1000);
     let mut second = Breaker::new(&config, at(700_000));
-    for permit in of_first {
+    for permit in [while_closed, probe] {
         assert_eq!(second.report(at(700_000), permit, Outcome::Failure), None);
     }
     assert!(second.is_idle(at(700_000)));

@@ -31,10 +31,17 @@ struct Attempt {
     permit: Permit,
     period: usize,
     begun: u64,
-    ended: Option<(u64, Outcome)>,
+    ended: Option<Ended>,
 }
 
-/// Times are in nanoseconds. A period is the time between two changes of state.
+#[derive(Clone, Copy)]
+struct Ended {
+    at: u64,
+    order: usize,
+    outcome: Outcome,
+}
+
+/// Times are in nanoseconds, and `now` is the latest that was told. A period is the time between two changes of state.
 struct Model {
     config: BreakerConfig,
     now: u64,
@@ -65,15 +72,11 @@ impl Model {
 
     /// The outcomes of this period in the order in which they came, neutral ones left out.
     fn outcomes(&self) -> Vec<(u64, bool)> {
-        let mut outcomes: Vec<_> = self
-            .current()
-            .filter_map(|a| a.ended)
-            .filter(|(_, outcome)| *outcome != Outcome::Neutral)
-            .map(|(at, outcome)| (at, outcome == Outcome::Failure))
-            .collect();
-        // Of one moment, either all are failures or the last was told first: see `ended_at`.
-        outcomes.sort_by_key(|(at, _)| *at);
-        outcomes
+        let mut ended: Vec<_> = self.current().filter_map(|a| a.ended).collect();
+        ended.retain(|ended| ended.outcome != Outcome::Neutral);
+        ended.sort_by_key(|ended| ended.order);
+        let failed = |ended: Ended| (ended.at, ended.outcome == Outcome::Failure);
+        ended.into_iter().map(failed).collect()
     }
 
     fn expiries(&self) -> Vec<u64> {
@@ -125,7 +128,11 @@ impl Model {
 
     fn report(&mut self, which: usize, outcome: Outcome) -> Option<Transition> {
         let lapsed = self.lapse();
-        self.attempts[which].ended = Some((self.now, outcome));
+        self.attempts[which].ended = Some(Ended {
+            at: self.now,
+            order: self.attempts.iter().filter(|a| a.ended.is_some()).count(),
+            outcome,
+        });
         if self.attempts[which].period != self.period || outcome == Outcome::Neutral {
             return lapsed;
         }
@@ -182,6 +189,7 @@ impl Model {
 
 struct History {
     seed: u64,
+    now: u64,
     dice: Dice,
     breaker: Breaker,
     model: Model,
@@ -208,6 +216,7 @@ impl History {
         let now = dice.below(1 << 40);
         Self {
             seed,
+            now,
             breaker: Breaker::new(&config, Timestamp::from_nanos(now)),
             model: Model {
                 config,
@@ -224,13 +233,15 @@ impl History {
         }
     }
 
-    /// Most often now; at times one from the past, which has to count as now.
+    /// What is told of the time: at times it is of the past, and then the latest has to count.
     fn clock(&mut self) -> Timestamp {
         let back = match self.dice.below(8) {
-            0 => self.dice.next() >> self.dice.pick(&[10, 34, 50]),
+            0 => self.dice.next() >> self.dice.pick(&[24, 34, 50]),
             _ => 0,
         };
-        Timestamp::from_nanos(self.model.now.saturating_sub(back))
+        let told = self.now.saturating_sub(back);
+        self.model.now = self.model.now.max(told);
+        Timestamp::from_nanos(told)
     }
 
     fn admit(&mut self) {
@@ -285,8 +296,6 @@ impl History {
         if ended.is_some() {
             return;
         }
-        // Outcomes are told apart by their time.
-        self.model.now += 1;
         let stale = self.model.attempts[which].period != self.model.period;
         self.seen.insert(format!(
             "{outcome:?} in {}, stale: {stale}",
@@ -294,7 +303,6 @@ impl History {
         ));
         let clock = self.clock();
         let expected = self.model.report(which, outcome);
-        let clock = clock.max(Timestamp::from_nanos(self.model.now));
         let got = self.breaker.report(clock, permit, outcome);
         assert_eq!(got, expected, "seed {}", self.seed);
         self.note(got);
@@ -309,7 +317,7 @@ impl History {
 
     fn advance(&mut self) {
         let magnitude = self.dice.pick(&[0, 10, 20, 26, 28, 30, 32, 34, 34, 40]);
-        self.model.now += self.dice.below(1 << magnitude);
+        self.now += self.dice.below(1 << magnitude);
     }
 
     fn holds(&mut self) {
