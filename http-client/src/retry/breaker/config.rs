@@ -1,5 +1,6 @@
 //! When a breaker opens, for how long, and what closes it.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pool_core::ConfigError;
@@ -262,7 +263,11 @@ impl BreakerConfigBuilder {
             &format!("1 ms to max_open_for, {most:?}"),
         )?;
         if !(1..=1000).contains(&config.probes) {
-            return Err(out_of_range("probes", config.probes, "1 to 1000"));
+            return Err(out_of_range(
+                "probes",
+                config.probes.to_string(),
+                "1 to 1000",
+            ));
         }
         at_least_one("probes_to_close", config.probes_to_close)?;
         in_range("probe_timeout", config.probe_timeout, SPAN, "1 ms to 24 h")?;
@@ -270,20 +275,19 @@ impl BreakerConfigBuilder {
     }
 }
 
-const SPAN: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
+const SPAN: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
 
-fn out_of_range(field: &'static str, given: impl ToString, expected: &str) -> ConfigError {
+fn out_of_range(field: &'static str, given: String, expected: &str) -> ConfigError {
     ConfigError::OutOfRange {
         field,
-        given: given.to_string(),
+        given,
         expected: expected.to_owned(),
     }
 }
 
 fn at_least_one(field: &'static str, given: u32) -> Result<(), ConfigError> {
     match given {
-        0 => Err(out_of_range(field, given, "at least 1")),
+        0 => Err(out_of_range(field, given.to_string(), "at least 1")),
         _ => Ok(()),
     }
 }
@@ -291,7 +295,7 @@ fn at_least_one(field: &'static str, given: u32) -> Result<(), ConfigError> {
 fn in_range(
     field: &'static str,
     given: Duration,
-    range: std::ops::RangeInclusive<Duration>,
+    range: RangeInclusive<Duration>,
     expected: &str,
 ) -> Result<(), ConfigError> {
     if range.contains(&given) {
@@ -307,7 +311,11 @@ fn in_range(
 fn millionths(rate: f64) -> Result<u32, ConfigError> {
     let million = f64::from(MILLION);
     if !(1.0 / million..=1.0).contains(&rate) {
-        return Err(out_of_range("failure_rate", rate, "0.000001 to 1, or none"));
+        return Err(out_of_range(
+            "failure_rate",
+            rate.to_string(),
+            "0.000001 to 1, or none",
+        ));
     }
     Ok((rate * million).round() as u32)
 }
