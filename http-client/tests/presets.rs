@@ -209,10 +209,8 @@ fn is_possible(kind: ErrorKind, phase: Phase, sent: Sent, reused: bool) -> bool 
         _ => sent == Sent::None && !reused,
     };
     let place = match kind {
-        ErrorKind::InvalidRequest => phase == Phase::Prepare,
-        ErrorKind::BreakerOpen | ErrorKind::AcquireTimeout | ErrorKind::QueueFull => {
-            phase == Phase::Acquire
-        }
+        ErrorKind::InvalidRequest | ErrorKind::BreakerOpen => phase == Phase::Prepare,
+        ErrorKind::AcquireTimeout | ErrorKind::QueueFull => phase == Phase::Acquire,
         ErrorKind::UnknownHost
         | ErrorKind::ConnectRefused
         | ErrorKind::ConnectFailed
