@@ -84,7 +84,7 @@ pub(super) async fn serve(origin: Rc<Origin>, core: Core, stream: TcpStream) {
 
 async fn exchange(origin: &Origin, wire: &mut Wire) -> Result<Next, Gone> {
     let core = wire.core().clone();
-    let limit = core.sleep(REQUEST_TIMEOUT).deadline();
+    let limit = core.now().saturating_add(REQUEST_TIMEOUT);
     let left = || limit.saturating_duration_since(core.now());
     let mut request = ServerExchange::new(&Limits::default());
     let head = core.timeout(left(), wire.head(&mut request)).await;
