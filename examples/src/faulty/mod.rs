@@ -8,8 +8,8 @@
 //! and tell of a client that left, as the faults need it.
 //!
 //! What is wrong on purpose is wrong in the answer alone. A request is read to its end before its
-//! answer begins (but for `/early`), so that a close is a FIN where it is meant to be one, and a
-//! reset comes from nothing but the fault. An answer to HEAD ends with its head, and what was to
+//! answer begins (but for `/early`), after a 100 where the client waits for one, so that a close is
+//! a FIN where it is meant to be one, and a reset comes from nothing but the fault. An answer to HEAD ends with its head, and what was to
 //! happen in its body happens behind that. A client that closes, even its sending side alone, ends
 //! the stall or the drip that it is in.
 //!

@@ -147,7 +147,7 @@ pub(super) enum NoPlan {
 
 /// The entry of the catalogue that `target` is about, and what it asks for.
 pub(super) fn plan(target: &str) -> Result<(usize, Plan), NoPlan> {
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let (path, query) = in_origin_form(target);
     let found = CATALOGUE.iter().enumerate();
     let found = found.filter_map(|(index, entry)| Some((index, entry, entry.matches(path)?)));
     let Some((index, entry, variable)) = found.into_iter().next() else {
@@ -156,6 +156,21 @@ pub(super) fn plan(target: &str) -> Result<(usize, Plan), NoPlan> {
     let plan = read(entry, variable, path, query);
     plan.map(|plan| (index, plan))
         .map_err(|bad| NoPlan::Bad(index, bad))
+}
+
+/// The path and the query. A server takes absolute targets too (RFC 9112 §3.2.2).
+fn in_origin_form(target: &str) -> (&str, &str) {
+    let target = match target.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains(['/', '?']) => {
+            rest.find(['/', '?']).map_or("/", |at| &rest[at..])
+        }
+        _ => target,
+    };
+    match target.split_once('?') {
+        Some(("", query)) => ("/", query),
+        Some(split) => split,
+        None => (target, ""),
+    }
 }
 
 fn read(entry: &Entry, variable: &str, path: &str, query: &str) -> Result<Plan, BadRequest> {
@@ -341,4 +356,24 @@ fn one_of<T: Copy>(what: &str, text: &str, all: &[(&str, T)]) -> Result<T, BadRe
 /// All sizes here have bounds far below that of a `usize`.
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absolute_targets_are_read_as_the_others_are() {
+        for (target, path, query) in [
+            ("/ok?ms=1", "/ok", "ms=1"),
+            ("http://site:80/ok?ms=1", "/ok", "ms=1"),
+            ("http://site", "/", ""),
+            ("http://site?ms=1", "/", "ms=1"),
+            ("/flaky/http://a", "/flaky/http://a", ""),
+            ("/ok?a=http://site/b", "/ok", "a=http://site/b"),
+            ("*", "*", ""),
+        ] {
+            assert_eq!(in_origin_form(target), (path, query), "{target}");
+        }
+    }
 }
