@@ -94,9 +94,9 @@ fn mixed(origin: &FaultyOrigin, query: &str) -> Vec<(String, End)> {
     let path = format!("/mix?ms=0&{query}");
     let ask = |_| {
         let mut client = Client::connect(origin.addr());
-        client.send(get(&path));
-        // An answer that keeps the connection has no end by itself.
-        client.fin();
+        // The last request, as an answer that keeps the connection has no end by itself.
+        let last = format!("GET {path} HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n");
+        client.send(last);
         let (bytes, end) = client.rest();
         let mut text = String::from_utf8(bytes).unwrap();
         if let Some(date) = text.find("GMT") {
