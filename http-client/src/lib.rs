@@ -8,8 +8,9 @@
 //!   an answer that has reached the kernel is not lost to a failed write.
 //! - A connection goes back to the pool only when both messages ended clean and the codec says that
 //!   it may be used again; otherwise it is closed.
-//! - A request is sent twice in one case only: a reused connection closed before the first byte of
-//!   an answer, and the request had not left or may be repeated ([`is_idempotent`]).
+//! - A request is sent again as a [`RetryPolicy`] says, within attempts, deadline and a
+//!   [budget](BudgetConfig). By default only what had not left, or may be repeated
+//!   ([`is_idempotent`]).
 //! - An [`Error`] tells the [phase](Phase), [how much was sent](Sent), whether the connection was
 //!   reused, and the cause.
 //!

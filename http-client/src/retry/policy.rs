@@ -258,8 +258,7 @@ impl RetryTable {
     /// Which requests are sent again after a failure of this kind.
     ///
     /// The rule for [`AttemptTimeout`](ErrorKind::AttemptTimeout) is for attempts that had a
-    /// connection. One that ran out of time before is judged as an acquire timeout, or as a connect
-    /// timeout if its phase says so.
+    /// connection. One that ran out of time waiting for one is judged as an acquire timeout.
     ///
     /// # Errors
     ///
@@ -340,7 +339,6 @@ impl RetryPolicy for RetryTable {
         // an acquire timeout does not.
         let kind = match (failed.kind, failed.phase) {
             (ErrorKind::AttemptTimeout, Phase::Acquire) => ErrorKind::AcquireTimeout,
-            (ErrorKind::AttemptTimeout, Phase::Connect) => ErrorKind::ConnectTimeout,
             (kind, _) => kind,
         };
         self.rule_of(kind).judge(failed)
