@@ -16,7 +16,7 @@ fn refusing(flags: &str) -> Rig {
     let number = AtomicUsize::new(0);
     Rig::with(flags, move |peer| {
         while peer.read_request()?.is_some() {
-            let refused = number.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+            let refused = number.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
             peer.answer(if refused {
                 REFUSAL
             } else {
