@@ -11,11 +11,12 @@ use http::{Request, Response, StatusCode, Uri, Version};
 use http_codec::{BodyLength, Limits, RequestWriter, ResponseEvent, ResponseHead};
 use pool_core::{Connector, Core, Pool, Pooled, Sleep};
 
+use crate::body::Body;
 use crate::destination::Destination;
 use crate::error::{At, Error, ErrorKind, Failure, Sent};
 use crate::exchange::Exchange;
 use crate::incoming::IncomingBody;
-use crate::outgoing::{Body, Outgoing, is_idempotent};
+use crate::outgoing::{Outgoing, is_idempotent};
 use crate::transport::Transport;
 
 /// How a client behaves. Connections are configured in the pool.

@@ -55,7 +55,8 @@ impl<C: Connector> Exchange<C>
 where
     C::Connection: Transport,
 {
-    pub(crate) fn new(conn: Pooled<C>, outgoing: Outgoing, limits: &Limits) -> Self {
+    pub(crate) fn new(conn: Pooled<C>, mut outgoing: Outgoing, limits: &Limits) -> Self {
+        outgoing.rewind();
         let mut exchange = Self {
             conn,
             codec: ClientExchange::new(outgoing.sent, limits),

@@ -38,6 +38,7 @@
 //! # Ok::<(), pool_core::StartError>(())
 //! ```
 
+mod body;
 mod client;
 mod connector;
 mod destination;
@@ -49,12 +50,13 @@ mod resolver;
 mod retry;
 mod transport;
 
+pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use connector::{ConnectError, TcpConnector};
 pub use destination::{Destination, InvalidDestination};
 pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
-pub use outgoing::{Body, Outgoing, is_idempotent};
+pub use outgoing::{Outgoing, is_idempotent};
 pub use retry::{FailedAttempt, Reason, RefusedResponse, RetryPolicy, RetryRequest, Verdict};
 pub use transport::{Transport, WriteQueue};
 

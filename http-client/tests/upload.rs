@@ -9,39 +9,16 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use common::*;
 use http::Request;
-use http_body::Frame;
 use http_client::{Body, ErrorKind, Outgoing, Phase, Sent};
 use http_codec::{BodyLength, RequestWriter};
 use pool_core::{Core, Sleep};
 use test_support::{Server, keep_alive_ok, never_answer, never_read};
-
-type Polled = Poll<Option<Result<Frame<Bytes>, io::Error>>>;
-
-/// A body made of a function that is polled.
-struct PollFn<F>(F);
-
-impl<F: FnMut(&mut Context<'_>) -> Polled + Unpin> http_body::Body for PollFn<F> {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
-        (self.0)(cx)
-    }
-}
-
-fn body(poll: impl FnMut(&mut Context<'_>) -> Polled + Unpin + 'static) -> Body {
-    Body::stream(PollFn(poll))
-}
-
-fn data(bytes: impl Into<Bytes>) -> Polled {
-    Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
-}
 
 fn chunked(method: &str, body: Body) -> Outgoing {
     let mut head = BytesMut::new();
