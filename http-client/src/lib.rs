@@ -41,6 +41,7 @@
 mod body;
 mod client;
 mod connector;
+mod data_stream;
 mod destination;
 mod error;
 mod exchange;
@@ -53,6 +54,7 @@ mod transport;
 pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use connector::{ConnectError, TcpConnector};
+pub use data_stream::DataStream;
 pub use destination::{Destination, InvalidDestination};
 pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
