@@ -6,9 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use http::{Request, Response, StatusCode, Uri, Version};
-use http_codec::{BodyLength, Limits, RequestWriter, ResponseEvent, ResponseHead};
+use http::{Request, Response, StatusCode, Version};
+use http_codec::{Limits, ResponseEvent, ResponseHead};
 use pool_core::{Connector, Core, Pool, Pooled, Sleep};
 
 use crate::body::Body;
@@ -16,7 +15,8 @@ use crate::destination::Destination;
 use crate::error::{At, Error, ErrorKind, Failure, Sent};
 use crate::exchange::Exchange;
 use crate::incoming::IncomingBody;
-use crate::outgoing::{Outgoing, is_idempotent};
+use crate::outgoing::Outgoing;
+use crate::request;
 use crate::transport::Transport;
 
 /// How a client behaves. Connections are configured in the pool.
@@ -89,6 +89,9 @@ where
     /// Sends a request to the destination that its URI names, and returns the response once its
     /// head has come. Interim responses are skipped.
     ///
+    /// The URI of CONNECT may be `host:port`. To reach that host through a proxy, encode the request
+    /// and [`exchange`](Self::exchange) it with the proxy.
+    ///
     /// `Host` is filled in from the URI if it is missing. The body is framed by its own length;
     /// a `Content-Length` given beside it has to agree.
     ///
@@ -105,8 +108,8 @@ where
     ///
     /// Dropping the future closes the connection that the request was on, if it was on one.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<IncomingBody<C>>, Error> {
-        let destination = Destination::from_uri(request.uri())?;
-        let outgoing = encode(request, &destination)?;
+        let destination = request::destination(&request)?;
+        let outgoing = request::encode(request, &destination)?;
         let (head, body) = self.exchange(&destination, outgoing, |_| {}).await?;
         let mut response = Response::new(body);
         *response.version_mut() = match head.version() {
@@ -292,46 +295,5 @@ where
         Pin::new(timer)
             .poll(cx)
             .map(|()| Err(Failure::new(ErrorKind::HeadTimeout)))
-    }
-}
-
-fn encode(request: Request<Body>, destination: &Destination) -> Result<Outgoing, Error> {
-    let (parts, body) = request.into_parts();
-    let mut head = BytesMut::with_capacity(512);
-    let method = parts.method.as_str();
-    let mut writer = RequestWriter::new(&mut head, method, target(&parts.uri))?;
-    if !parts.headers.contains_key(http::header::HOST) {
-        writer.field("Host", destination.host_field())?;
-    }
-    let mut length = body.length();
-    for (name, value) in &parts.headers {
-        if name == http::header::CONTENT_LENGTH {
-            length = agreed_length(length, value.as_bytes())?;
-        } else {
-            writer.field(name.as_str(), value.as_bytes())?;
-        }
-    }
-    let sent = writer.finish(length)?;
-    Ok(Outgoing::new(head.freeze(), sent, body).idempotent(is_idempotent(method)))
-}
-
-/// The origin form (RFC 9112 §3.2.1).
-fn target(uri: &Uri) -> &str {
-    uri.path_and_query().map_or("/", |path| path.as_str())
-}
-
-/// A caller's `Content-Length` tells the length of a stream that does not know it; beside a body
-/// that does, it has to be right.
-fn agreed_length(length: BodyLength, given: &[u8]) -> Result<BodyLength, Error> {
-    let given = str::from_utf8(given)
-        .ok()
-        .and_then(|text| text.parse::<u64>().ok());
-    match (length, given) {
-        (BodyLength::Chunked, Some(given)) => Ok(BodyLength::Exact(given)),
-        (BodyLength::Exact(known), Some(given)) if known == given => Ok(length),
-        (BodyLength::None, Some(0)) => Ok(length),
-        _ => Err(Error::invalid(
-            "the Content-Length given differs from the length of the body",
-        )),
     }
 }

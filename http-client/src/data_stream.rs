@@ -43,7 +43,7 @@ where
     /// #     let client = Client::new(pool, ClientConfig::default());
     /// #     let request = Request::get(uri).body(Body::empty())?;
     /// let response = client.send(request).await?;
-    /// let data = response.into_body().into_data_stream();
+    /// let mut data = response.into_body().into_data_stream();
     /// let length = data.try_fold(0, |sum, data| Ok(sum + data.len())).await?;
     /// #     Ok::<_, Box<dyn std::error::Error>>(length)
     /// # })?.unwrap();

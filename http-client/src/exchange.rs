@@ -13,6 +13,7 @@ use pool_core::{CloseReason, Connector, Pooled};
 use crate::error::{ErrorKind, Failure, Phase, Sent};
 use crate::outgoing::Outgoing;
 use crate::transport::{Transport, WriteQueue};
+use crate::tunnel::Tunnel;
 
 /// The request body is asked for more only below this, so that a slow peer holds the body back.
 const QUEUED_BYTES: usize = 64 << 10;
@@ -31,6 +32,8 @@ pub(crate) struct Exchange<C: Connector> {
     queue: WriteQueue,
     inbox: BytesMut,
     writing: Writing,
+    /// The head of the response has ended HTTP on this connection.
+    upgraded: bool,
     bytes_sent: u64,
     bytes_received: u64,
     read_size: usize,
@@ -63,6 +66,7 @@ where
             queue: WriteQueue::default(),
             inbox: BytesMut::new(),
             writing: Writing::Body,
+            upgraded: false,
             bytes_sent: 0,
             bytes_received: 0,
             read_size: FIRST_READ,
@@ -83,11 +87,16 @@ where
         if let Err(failure) = self.pump(cx) {
             return Poll::Ready(Err(failure));
         }
+        if self.upgraded && self.is_sending() {
+            // There is no end before the request has one (RFC 9110 §7.8).
+            return Poll::Pending;
+        }
         loop {
             match self.codec.decode(&mut self.inbox) {
                 Ok(ResponseEvent::NeedData) => {}
                 Ok(ResponseEvent::Head(head)) => {
                     self.conn.set_keep_alive(announced(head.keep_alive_hint()));
+                    self.upgraded = head.upgrade();
                     return Poll::Ready(Ok(ResponseEvent::Head(head)));
                 }
                 Ok(event) => return Poll::Ready(Ok(event)),
@@ -113,7 +122,7 @@ where
     /// Moves the request on: takes from its body, frames, writes. Fails only by the caller's
     /// fault, and only once.
     fn pump(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
-        while let Writing::Body | Writing::Flushing = self.writing {
+        while self.is_sending() {
             if let Err(failure) = self.fill(cx) {
                 self.queue.clear();
                 self.writing = Writing::BodyFailed;
@@ -230,6 +239,11 @@ where
         }
     }
 
+    /// Takes the connection out of the pool. For one that [has left HTTP](Self::is_tunnel).
+    pub(crate) fn into_tunnel(self) -> Tunnel<C> {
+        Tunnel::new(self.conn.detach(), self.inbox)
+    }
+
     /// Closes the connection because the exchange failed and takes the request out of it.
     pub(crate) fn fail(self) -> Outgoing {
         self.conn.close(CloseReason::ExchangeFailed);
@@ -244,6 +258,16 @@ where
             Writing::Flushing | Writing::Left | Writing::PeerRefused(_) => true,
             Writing::BodyFailed => false,
         }
+    }
+
+    /// Whether there is more of the request to write, and a peer that takes it.
+    fn is_sending(&self) -> bool {
+        matches!(self.writing, Writing::Body | Writing::Flushing)
+    }
+
+    /// Whether both sides have left HTTP: the peer by its response, and the request has left.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.upgraded && matches!(self.writing, Writing::Left)
     }
 
     /// Bytes that the kernel has taken so far.

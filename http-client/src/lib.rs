@@ -47,9 +47,11 @@ mod error;
 mod exchange;
 mod incoming;
 mod outgoing;
+mod request;
 mod resolver;
 mod retry;
 mod transport;
+mod tunnel;
 
 pub use body::Body;
 pub use client::{Client, ClientConfig};
@@ -61,6 +63,7 @@ pub use incoming::{IncomingBody, ReadError};
 pub use outgoing::{Outgoing, is_idempotent};
 pub use retry::{FailedAttempt, Reason, RefusedResponse, RetryPolicy, RetryRequest, Verdict};
 pub use transport::{Transport, WriteQueue};
+pub use tunnel::Tunnel;
 
 /// The README's example is compiled with the tests.
 #[cfg(doctest)]
