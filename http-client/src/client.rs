@@ -1,41 +1,84 @@
-//! Sending requests: acquire, exchange, and the rule for stale connections.
+//! Sending requests, and how a client behaves.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, Version};
-use http_codec::{Limits, ResponseEvent, ResponseHead};
-use pool_core::{Connector, Core, Pool, Pooled, Sleep};
+use http_codec::{Limits, ResponseHead};
+use pool_core::{Connector, Pool};
 
 use crate::body::Body;
+use crate::budgets::{Budgets, RetryCounts};
+use crate::call::Call;
 use crate::destination::Destination;
-use crate::error::{At, Error, ErrorKind, Failure, Sent};
-use crate::exchange::Exchange;
+use crate::error::Error;
 use crate::incoming::IncomingBody;
+use crate::options::RequestOptions;
 use crate::outgoing::Outgoing;
 use crate::request;
+use crate::retry::{BudgetConfig, RetryPolicy, RetryTable};
 use crate::transport::Transport;
 
 /// How a client behaves. Connections are configured in the pool.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ClientConfig {
-    response_head_timeout: Option<Duration>,
-    limits: Limits,
+    pub(crate) request_timeout: Option<Duration>,
+    pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) response_head_timeout: Option<Duration>,
+    pub(crate) limits: Limits,
+    pub(crate) retry: Arc<dyn RetryPolicy + Send + Sync>,
+    pub(crate) retry_budget: Option<BudgetConfig>,
 }
 
 impl Default for ClientConfig {
     fn default() -> Self {
         Self {
+            request_timeout: None,
+            attempt_timeout: None,
             response_head_timeout: Some(Duration::from_secs(10)),
             limits: Limits::default(),
+            retry: Arc::new(RetryTable::default()),
+            retry_budget: Some(BudgetConfig::default()),
         }
     }
 }
 
 impl ClientConfig {
+    /// How long a request may take in all: its attempts, the pauses between them, and the body of
+    /// its response. A retry whose pause would outlast it is not made. Default: `None`, no limit.
+    #[must_use]
+    pub fn request_timeout(mut self, limit: Option<Duration>) -> Self {
+        self.request_timeout = limit;
+        self
+    }
+
+    /// How long one attempt may take, from the acquire of its connection to the head of its
+    /// response. Default: `None`, no limit.
+    #[must_use]
+    pub fn attempt_timeout(mut self, limit: Option<Duration>) -> Self {
+        self.attempt_timeout = limit;
+        self
+    }
+
+    /// When requests are sent again. Default: [`RetryTable::default`].
+    #[must_use]
+    pub fn retry(mut self, policy: impl RetryPolicy + Send + Sync + 'static) -> Self {
+        self.retry = Arc::new(policy);
+        self
+    }
+
+    /// How many retries a destination is worth, whatever the policy says. Those over a fresh
+    /// connection after a stale one do not count: they do not tell of a destination in trouble,
+    /// and there is one of them for a request at most. Default: [`BudgetConfig::default`]; `None`
+    /// is no bound.
+    #[must_use]
+    pub fn retry_budget(mut self, budget: Option<BudgetConfig>) -> Self {
+        self.retry_budget = budget;
+        self
+    }
+
     /// How long the peer may take to answer: from the moment the kernel took the last of the
     /// request, or the last that it would take, to the end of the response head. Bytes that drip
     /// in do not extend it. While nothing is ready to leave because the request's own body pauses,
@@ -54,18 +97,31 @@ impl ClientConfig {
     }
 }
 
+impl fmt::Debug for ClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientConfig")
+            .field("request_timeout", &self.request_timeout)
+            .field("attempt_timeout", &self.attempt_timeout)
+            .field("response_head_timeout", &self.response_head_timeout)
+            .field("limits", &self.limits)
+            .field("max_attempts", &self.retry.max_attempts())
+            .field("retry_budget", &self.retry_budget)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Sends requests over a pool. Cheap to clone, and pinned to the pool's core.
-pub struct Client<C: Connector> {
-    pool: Pool<C>,
-    config: ClientConfig,
+pub struct Client<C: Connector>(Rc<Inner<C>>);
+
+pub(crate) struct Inner<C: Connector> {
+    pub(crate) pool: Pool<C>,
+    pub(crate) config: ClientConfig,
+    pub(crate) budgets: Budgets,
 }
 
 impl<C: Connector> Clone for Client<C> {
     fn clone(&self) -> Self {
-        Self {
-            pool: self.pool.clone(),
-            config: self.config.clone(),
-        }
+        Self(Rc::clone(&self.0))
     }
 }
 
@@ -77,13 +133,18 @@ where
     /// A client over `pool`.
     #[must_use]
     pub fn new(pool: Pool<C>, config: ClientConfig) -> Self {
-        Self { pool, config }
+        let budgets = Budgets::new(config.retry_budget);
+        Self(Rc::new(Inner {
+            pool,
+            config,
+            budgets,
+        }))
     }
 
     /// The pool that the client sends over.
     #[must_use]
     pub fn pool(&self) -> &Pool<C> {
-        &self.pool
+        &self.0.pool
     }
 
     /// Sends a request to the destination that its URI names, and returns the response once its
@@ -95,9 +156,10 @@ where
     /// `Host` is filled in from the URI if it is missing. The body is framed by its own length;
     /// a `Content-Length` given beside it has to agree.
     ///
-    /// A reused connection that closes before the first byte of an answer was probably closed
-    /// before the request reached the peer. Then the request is sent once more, on a fresh
-    /// connection, if not one byte of it had left or if it is idempotent and can be replayed.
+    /// A request that fails, or is answered by an error, is sent again as the
+    /// [policy](ClientConfig::retry) says, within the bounds that the configuration sets. What was
+    /// decided and why is told by [`IncomingBody::attempts`] and [`Error::attempts`]. Put
+    /// [`RequestOptions`] into the extensions of the request to say more of it than its head does.
     ///
     /// # Errors
     ///
@@ -109,7 +171,9 @@ where
     /// Dropping the future closes the connection that the request was on, if it was on one.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<IncomingBody<C>>, Error> {
         let destination = request::destination(&request)?;
-        let outgoing = request::encode(request, &destination)?;
+        let options = request.extensions().get::<RequestOptions>();
+        let options = options.copied().unwrap_or_default();
+        let outgoing = request::encode(request, &destination, &options)?;
         let (head, body) = self.exchange(&destination, outgoing, |_| {}).await?;
         let mut response = Response::new(body);
         *response.version_mut() = match head.version() {
@@ -137,163 +201,49 @@ where
     pub async fn exchange(
         &self,
         destination: &Destination,
-        mut outgoing: Outgoing,
-        mut interim: impl FnMut(ResponseHead),
+        outgoing: Outgoing,
+        interim: impl FnMut(ResponseHead),
     ) -> Result<(ResponseHead, IncomingBody<C>), Error> {
-        for attempt in 1.. {
-            let conn = self.acquire(destination, attempt).await?;
-            let exchange = Exchange::new(conn, outgoing, &self.config.limits);
-            let mut awaiting = AwaitHead::new(exchange, self);
-            let outcome = poll_fn(|cx| awaiting.poll(cx, &mut interim)).await;
-            let exchange = awaiting.exchange;
-            match outcome {
-                Ok(head) => return self.accept(head, exchange, destination, attempt).await,
-                Err(failure) => {
-                    let retry = attempt == 1 && is_stale(&failure, &exchange);
-                    let at = At {
-                        phase: exchange.phase(),
-                        sent: exchange.sent(),
-                        reused: exchange.is_reused(),
-                        attempt,
-                        destination: destination.clone(),
-                    };
-                    outgoing = exchange.fail();
-                    let repeatable = at.sent == Sent::None || outgoing.idempotent;
-                    if !(retry && repeatable && outgoing.is_replayable()) {
-                        return Err(Error::new(failure, &at));
-                    }
-                    tracing::debug!(%destination, kind = ?failure.kind, "stale, once more");
-                }
-            }
-        }
-        unreachable!("the second attempt goes over a fresh connection and ends either way")
+        self.exchange_with(std::slice::from_ref(destination), outgoing, interim)
+            .await
     }
 
-    /// The first attempt takes any connection, the second a fresh one only.
-    async fn acquire(&self, destination: &Destination, attempt: u32) -> Result<Pooled<C>, Error> {
-        let acquired = match attempt {
-            1 => self.pool.acquire(destination).await,
-            _ => self.pool.acquire_fresh(destination).await,
-        };
-        acquired.map_err(|error| {
-            let (failure, phase) = Failure::of_acquire(error);
-            let destination = destination.clone();
-            Error::new(
-                failure,
-                &At {
-                    phase,
-                    sent: Sent::None,
-                    reused: false,
-                    attempt,
-                    destination,
-                },
-            )
-        })
-    }
-
-    async fn accept(
+    /// Sends an encoded request to the first of these destinations, and retries to those after it
+    /// in turn. The request is the same for all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send), and [`InvalidRequest`](crate::ErrorKind::InvalidRequest) without a
+    /// destination.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    pub async fn exchange_with(
         &self,
-        head: ResponseHead,
-        exchange: Exchange<C>,
-        destination: &Destination,
-        attempt: u32,
+        destinations: &[Destination],
+        outgoing: Outgoing,
+        interim: impl FnMut(ResponseHead),
     ) -> Result<(ResponseHead, IncomingBody<C>), Error> {
-        let length = head.body_length();
-        let mut body = IncomingBody::new(exchange, destination.clone(), attempt, length);
-        poll_fn(|cx| Poll::Ready(body.finish_if_empty(cx))).await?;
-        Ok((head, body))
+        if destinations.is_empty() {
+            return Err(Error::invalid("no destination to send it to"));
+        }
+        Call::new(&self.0, destinations)
+            .run(outgoing, interim)
+            .await
+    }
+
+    /// How many retries the budgets have granted and refused so far, to all destinations.
+    #[must_use]
+    pub fn retry_counts(&self) -> RetryCounts {
+        self.0.budgets.counts()
     }
 }
 
 impl<C: Connector> fmt::Debug for Client<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("pool", &self.pool)
+            .field("pool", &self.0.pool)
             .finish_non_exhaustive()
-    }
-}
-
-/// The keep-alive race: the peer closed an idle connection while it was being acquired.
-///
-/// A fresh connection cannot be stale, and an answer that has begun shows that the peer was there.
-fn is_stale<C: Connector>(failure: &Failure, exchange: &Exchange<C>) -> bool
-where
-    C::Connection: Transport,
-{
-    let closed = matches!(
-        failure.kind,
-        ErrorKind::ClosedBeforeResponse | ErrorKind::Reset | ErrorKind::WriteFailed
-    );
-    closed && exchange.is_reused() && !exchange.has_answer()
-}
-
-/// An exchange until the head of its final response, under the head timeout.
-struct AwaitHead<C: Connector> {
-    exchange: Exchange<C>,
-    core: Core,
-    limit: Option<Duration>,
-    /// Runs while the peer is waited for, from the write that brought `timed_from` bytes out.
-    timer: Option<Sleep>,
-    timed_from: u64,
-}
-
-impl<C> AwaitHead<C>
-where
-    C: Connector<Key = Destination>,
-    C::Connection: Transport,
-{
-    fn new(exchange: Exchange<C>, client: &Client<C>) -> Self {
-        let (core, limit) = (
-            client.pool.core().clone(),
-            client.config.response_head_timeout,
-        );
-        Self {
-            exchange,
-            core,
-            limit,
-            timer: None,
-            timed_from: 0,
-        }
-    }
-
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        interim: &mut impl FnMut(ResponseHead),
-    ) -> Poll<Result<ResponseHead, Failure>> {
-        loop {
-            match self.exchange.poll_event(cx) {
-                Poll::Pending => return self.poll_timer(cx),
-                Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
-                Poll::Ready(Ok(ResponseEvent::Interim(head))) => interim(head),
-                Poll::Ready(Ok(ResponseEvent::Head(head))) => return Poll::Ready(Ok(head)),
-                Poll::Ready(Ok(_)) => unreachable!("data or an end before the head"),
-            }
-        }
-    }
-
-    fn poll_timer<T>(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
-        let Some(limit) = self.limit else {
-            return Poll::Pending;
-        };
-        if !self.exchange.awaits_peer() {
-            self.timer = None;
-            return Poll::Pending;
-        }
-        let bytes_sent = self.exchange.bytes_sent();
-        let timer = match &mut self.timer {
-            Some(timer) => {
-                // A request that is still leaving is progress; an answer that drips in is not.
-                if self.timed_from != bytes_sent {
-                    timer.restart(limit);
-                }
-                timer
-            }
-            none => none.insert(self.core.sleep(limit)),
-        };
-        self.timed_from = bytes_sent;
-        Pin::new(timer)
-            .poll(cx)
-            .map(|()| Err(Failure::new(ErrorKind::HeadTimeout)))
     }
 }

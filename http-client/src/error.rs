@@ -9,6 +9,7 @@ use pool_core::{AcquireError, CloseReason, ForceClosed};
 
 use crate::connector::ConnectError;
 use crate::destination::{Destination, InvalidDestination};
+use crate::retry::Attempt;
 
 /// Any error, for causes that come from outside.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -172,6 +173,7 @@ struct Details {
     reused: bool,
     attempt: u32,
     destination: Option<Box<str>>,
+    attempts: Vec<Attempt>,
     source: Option<BoxError>,
 }
 
@@ -212,6 +214,13 @@ impl Error {
         self.details.destination.as_deref()
     }
 
+    /// What became of each attempt and why, in order, the last one included. Empty where there was
+    /// none, and where the body of a response that was accepted failed.
+    #[must_use]
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.details.attempts
+    }
+
     /// The error of the operating system at the bottom of it, if there is one.
     #[must_use]
     pub fn io(&self) -> Option<&io::Error> {
@@ -225,7 +234,7 @@ impl Error {
         None
     }
 
-    pub(crate) fn new(failure: Failure, at: &At) -> Self {
+    pub(crate) fn new(failure: Failure, at: &At, attempts: Vec<Attempt>) -> Self {
         let details = Details {
             kind: failure.kind,
             phase: at.phase,
@@ -233,6 +242,7 @@ impl Error {
             reused: at.reused,
             attempt: at.attempt,
             destination: Some(at.destination.to_string().into()),
+            attempts,
             source: failure.source,
         };
         Self {
@@ -248,6 +258,7 @@ impl Error {
             reused: false,
             attempt: 0,
             destination: None,
+            attempts: Vec::new(),
             source: Some(source.into()),
         };
         Self {
@@ -291,6 +302,19 @@ pub(crate) struct At {
     pub(crate) reused: bool,
     pub(crate) attempt: u32,
     pub(crate) destination: Destination,
+}
+
+impl At {
+    /// Before anything was sent.
+    pub(crate) fn unsent(phase: Phase, attempt: u32, destination: &Destination) -> Self {
+        Self {
+            phase,
+            sent: Sent::None,
+            reused: false,
+            attempt,
+            destination: destination.clone(),
+        }
+    }
 }
 
 /// What went wrong in an attempt, before it is known where that stood.

@@ -1,5 +1,6 @@
 //! One request and its response over one connection, written and read side by side.
 
+use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,9 +9,10 @@ use bytes::{Bytes, BytesMut};
 use http_codec::{
     ClientExchange, EncodeError, KeepAliveHint, Limits, MustClose, ResponseEvent, Reuse,
 };
-use pool_core::{CloseReason, Connector, Pooled};
+use pool_core::{CloseReason, Connector, Core, Pooled};
 
-use crate::error::{ErrorKind, Failure, Phase, Sent};
+use crate::destination::Destination;
+use crate::error::{At, ErrorKind, Failure, Phase, Sent};
 use crate::outgoing::Outgoing;
 use crate::transport::{Transport, WriteQueue};
 use crate::tunnel::Tunnel;
@@ -23,6 +25,11 @@ const FIRST_READ: usize = 8 << 10;
 
 /// Room for more, once a read has filled what there was.
 const NEXT_READ: usize = 64 << 10;
+
+/// How much of a response that nobody wants is read so that its connection can be used again, and
+/// for how long. Beyond it a new connection is cheaper.
+const DISCARDED_BYTES: u64 = 64 << 10;
+const DISCARDED_TIME: Duration = Duration::from_millis(100);
 
 /// An exchange under way. Dropping it closes the connection.
 pub(crate) struct Exchange<C: Connector> {
@@ -244,6 +251,45 @@ where
         Tunnel::new(self.conn.detach(), self.inbox)
     }
 
+    /// Takes the request out, to be sent again. What is left can be [discarded](Self::discard).
+    pub(crate) fn take_outgoing(&mut self) -> Outgoing {
+        let taken = Outgoing::taken(self.outgoing.sent);
+        std::mem::replace(&mut self.outgoing, taken)
+    }
+
+    /// Lets go of a response that nobody wants. Where little of it is left, and the request has
+    /// left as a whole, it is read to its end so that the connection can be used again; otherwise
+    /// the connection closes.
+    pub(crate) fn discard(self, core: &Core) {
+        if !matches!(self.writing, Writing::Left) {
+            self.fail();
+            return;
+        }
+        let timed = core.clone();
+        core.spawn(async move {
+            let mut exchange = self;
+            let until = exchange.bytes_received + DISCARDED_BYTES;
+            let ended = timed.timeout(DISCARDED_TIME, poll_fn(|cx| exchange.poll_end(cx, until)));
+            match ended.await {
+                Ok(true) => exchange.finish(),
+                Ok(false) | Err(_) => drop(exchange.fail()),
+            }
+        });
+    }
+
+    /// Reads to the end; false if there is none before so many bytes were received.
+    fn poll_end(&mut self, cx: &mut Context<'_>, until: u64) -> Poll<bool> {
+        while self.bytes_received <= until {
+            match self.poll_event(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(ResponseEvent::End(_))) => return Poll::Ready(true),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+            }
+        }
+        Poll::Ready(false)
+    }
+
     /// Closes the connection because the exchange failed and takes the request out of it.
     pub(crate) fn fail(self) -> Outgoing {
         self.conn.close(CloseReason::ExchangeFailed);
@@ -276,15 +322,26 @@ where
     }
 
     /// Whether a byte of an answer has come.
-    pub(crate) fn has_answer(&self) -> bool {
+    fn has_answer(&self) -> bool {
         self.bytes_received > 0
     }
 
-    pub(crate) fn is_reused(&self) -> bool {
-        self.conn.is_reused()
+    pub(crate) fn outgoing(&self) -> &Outgoing {
+        &self.outgoing
     }
 
-    pub(crate) fn sent(&self) -> Sent {
+    /// Where the exchange stands.
+    pub(crate) fn at(&self, attempt: u32, destination: &Destination) -> At {
+        At {
+            phase: self.phase(),
+            sent: self.sent(),
+            reused: self.conn.is_reused(),
+            attempt,
+            destination: destination.clone(),
+        }
+    }
+
+    fn sent(&self) -> Sent {
         match (&self.writing, self.bytes_sent) {
             (_, 0) => Sent::None,
             (Writing::Left, _) => Sent::All,
@@ -292,7 +349,7 @@ where
         }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    fn phase(&self) -> Phase {
         match self.writing {
             _ if self.has_answer() => Phase::Receive,
             Writing::Left => Phase::Wait,

@@ -9,9 +9,11 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_codec::{BodyLength, ResponseEvent};
 use pool_core::Connector;
 
+use crate::await_head::LimitTimer;
 use crate::destination::Destination;
-use crate::error::{At, Error, Failure};
+use crate::error::{Error, Failure};
 use crate::exchange::Exchange;
+use crate::retry::Attempt;
 use crate::transport::Transport;
 use crate::tunnel::Tunnel;
 
@@ -27,6 +29,8 @@ where
     exchange: Option<Exchange<C>>,
     destination: Destination,
     attempt: u32,
+    attempts: Vec<Attempt>,
+    deadline: LimitTimer,
     /// What is still to come, where it is known.
     left: Option<u64>,
 }
@@ -42,14 +46,32 @@ where
         exchange: Exchange<C>,
         destination: Destination,
         attempt: u32,
+        attempts: Vec<Attempt>,
         length: BodyLength,
+        deadline: LimitTimer,
     ) -> Self {
         Self {
             exchange: Some(exchange),
             destination,
             attempt,
+            attempts,
+            deadline,
             left: length.bytes(),
         }
+    }
+
+    /// What became of the attempts before this response and why, in order. The attempt that
+    /// brought it is the last of them only if its status was an error that a retry was considered
+    /// for.
+    #[must_use]
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.attempts
+    }
+
+    /// The number of the attempt that brought the response, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
     }
 
     /// Takes the next data or the trailers; `None` is the clean end.
@@ -179,15 +201,9 @@ where
 
     fn fail(&mut self, failure: Failure) -> Option<Error> {
         let exchange = self.exchange.take()?;
-        let at = At {
-            phase: exchange.phase(),
-            sent: exchange.sent(),
-            reused: exchange.is_reused(),
-            attempt: self.attempt,
-            destination: self.destination.clone(),
-        };
+        let at = exchange.at(self.attempt, &self.destination);
         exchange.fail();
-        Some(Error::new(failure, &at))
+        Some(Error::new(failure, &at, Vec::new()))
     }
 }
 
@@ -207,7 +223,10 @@ where
             return Poll::Ready(None);
         };
         let event = match exchange.poll_event(cx) {
-            Poll::Pending => return Poll::Pending,
+            Poll::Pending => {
+                let late = std::task::ready!(this.deadline.poll(cx));
+                return Poll::Ready(this.fail(late).map(Err));
+            }
             Poll::Ready(Err(failure)) => return Poll::Ready(this.fail(failure).map(Err)),
             Poll::Ready(Ok(event)) => event,
         };

@@ -38,7 +38,10 @@
 //! # Ok::<(), pool_core::StartError>(())
 //! ```
 
+mod await_head;
 mod body;
+mod budgets;
+mod call;
 mod client;
 mod connector;
 mod data_stream;
@@ -46,6 +49,7 @@ mod destination;
 mod error;
 mod exchange;
 mod incoming;
+mod options;
 mod outgoing;
 mod request;
 mod resolver;
@@ -54,14 +58,19 @@ mod transport;
 mod tunnel;
 
 pub use body::Body;
+pub use budgets::RetryCounts;
 pub use client::{Client, ClientConfig};
 pub use connector::{ConnectError, TcpConnector};
 pub use data_stream::DataStream;
 pub use destination::{Destination, InvalidDestination};
 pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
+pub use options::RequestOptions;
 pub use outgoing::{Outgoing, is_idempotent};
-pub use retry::{FailedAttempt, Reason, RefusedResponse, RetryPolicy, RetryRequest, Verdict};
+pub use retry::{
+    Attempt, Backoff, BudgetConfig, BudgetConfigBuilder, Decision, FailedAttempt, JdkSwitches,
+    Jitter, Outcome, Reason, RefusedResponse, RetryPolicy, RetryRequest, RetryTable, Rule, Verdict,
+};
 pub use transport::{Transport, WriteQueue};
 pub use tunnel::Tunnel;
 

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::Frame;
-use http_codec::SentRequest;
+use http_codec::{BodyLength, SentRequest};
 
 use crate::body::Body;
 use crate::error::BoxError;
@@ -38,6 +38,23 @@ impl Outgoing {
     pub fn idempotent(mut self, yes: bool) -> Self {
         self.idempotent = yes;
         self
+    }
+
+    /// The method that the head begins with.
+    pub(crate) fn method(&self) -> &str {
+        let end = self.head.iter().position(|b| *b == b' ');
+        let method = &self.head[..end.unwrap_or_default()];
+        str::from_utf8(method).unwrap_or_default()
+    }
+
+    /// Whether the head announces a body.
+    pub(crate) fn has_body(&self) -> bool {
+        self.sent.body_length() != BodyLength::None
+    }
+
+    /// What is left in an exchange that the request was taken out of.
+    pub(crate) fn taken(sent: SentRequest) -> Self {
+        Self::new(Bytes::new(), sent, Body::empty())
     }
 
     /// Whether the request can be sent again as it was.

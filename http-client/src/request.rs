@@ -10,6 +10,7 @@ use http_codec::{BodyLength, RequestWriter};
 use crate::body::Body;
 use crate::destination::{Destination, InvalidDestination};
 use crate::error::Error;
+use crate::options::RequestOptions;
 use crate::outgoing::{Outgoing, is_idempotent};
 
 /// Where a request goes: to what its URI names.
@@ -23,7 +24,12 @@ pub(crate) fn destination<B>(request: &Request<B>) -> Result<Destination, Error>
     Ok(Destination::from_uri(uri)?)
 }
 
-pub(crate) fn encode(request: Request<Body>, destination: &Destination) -> Result<Outgoing, Error> {
+/// Writes the head, with `Host` filled in.
+pub(crate) fn encode(
+    request: Request<Body>,
+    destination: &Destination,
+    options: &RequestOptions,
+) -> Result<Outgoing, Error> {
     let (parts, body) = request.into_parts();
     let mut head = BytesMut::with_capacity(512);
     let method = parts.method.as_str();
@@ -45,7 +51,10 @@ pub(crate) fn encode(request: Request<Body>, destination: &Destination) -> Resul
         }
     }
     let sent = writer.finish(length)?;
-    Ok(Outgoing::new(head.freeze(), sent, body).idempotent(is_idempotent(method)))
+    let idempotent = options
+        .is_idempotent()
+        .unwrap_or_else(|| is_idempotent(method));
+    Ok(Outgoing::new(head.freeze(), sent, body).idempotent(idempotent))
 }
 
 /// The request target: the origin form, or the form that the method has for itself
@@ -114,7 +123,8 @@ mod tests {
             request = request.header("Host", host);
         }
         let request = request.body(Body::empty()).unwrap();
-        let encoded = destination(&request).and_then(|to| encode(request, &to));
+        let encoded =
+            destination(&request).and_then(|to| encode(request, &to, &RequestOptions::new()));
         match encoded {
             Ok(outgoing) => Ok(String::from_utf8(outgoing.head.to_vec()).unwrap()),
             Err(error) => Err(error.source().unwrap().to_string()),

@@ -403,6 +403,7 @@ fn hold_timeout_of_the_pool_is_told_apart_from_a_reset() {
             (error.kind(), error.phase()),
             (ErrorKind::HoldTimeout, Phase::Wait)
         );
+        client.pool().set_config(pool_config().build().unwrap());
         assert_in_order(&core, &client, 2).await;
     });
 }

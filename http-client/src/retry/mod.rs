@@ -5,19 +5,32 @@
 //! gives the [`Verdict`]; what bounds all retries alike (attempts, deadline, budget, a body that
 //! cannot be sent again) is not left to it.
 
+mod attempt;
 mod backoff;
-mod breaker;
 mod budget;
+mod engine;
 mod policy;
 mod presets;
 mod reason;
 mod retry_after;
 
+pub use attempt::{Attempt, Outcome};
+pub use backoff::{Backoff, Jitter};
+pub use budget::{BudgetConfig, BudgetConfigBuilder};
+pub use engine::Decision;
+pub use policy::{RetryTable, Rule};
+pub use presets::JdkSwitches;
 pub use reason::Reason;
+
+pub(crate) use attempt::retried_before;
+pub(crate) use budget::RetryBudget;
+pub(crate) use engine::{Bounds, Decided, after_failure, after_response};
+pub(crate) use retry_after::longest as longest_retry_after;
 
 use std::time::Duration;
 
 use crate::error::{ErrorKind, Phase, Sent};
+use crate::outgoing::is_idempotent;
 
 /// What a policy is told of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +43,18 @@ pub struct RetryRequest<'a> {
     pub idempotent: bool,
     /// Whether its head announces a body, even one of length 0.
     pub has_body: bool,
+}
+
+impl<'a> RetryRequest<'a> {
+    /// A request without a body, idempotent by its method.
+    #[must_use]
+    pub fn new(method: &'a str) -> Self {
+        Self {
+            method,
+            idempotent: is_idempotent(method),
+            has_body: false,
+        }
+    }
 }
 
 /// An attempt that brought no response.
@@ -48,8 +73,26 @@ pub struct FailedAttempt<'a> {
     pub reused: bool,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// How many of the attempts before it were followed by a retry for the same kind.
+    /// How many attempts before it were retried for the same cause: that no connection could be
+    /// made, that a reused one was lost before the first byte of an answer, or otherwise the same
+    /// kind.
     pub retried_before: u32,
+}
+
+impl<'a> FailedAttempt<'a> {
+    /// The first attempt, over a fresh connection, that failed before anything was sent.
+    #[must_use]
+    pub fn new(request: RetryRequest<'a>, kind: ErrorKind) -> Self {
+        Self {
+            request,
+            kind,
+            phase: Phase::Acquire,
+            sent: Sent::None,
+            reused: false,
+            attempt: 1,
+            retried_before: 0,
+        }
+    }
 }
 
 /// An attempt that brought a response.
@@ -58,10 +101,22 @@ pub struct FailedAttempt<'a> {
 pub struct RefusedResponse<'a> {
     /// What was sent.
     pub request: RetryRequest<'a>,
-    /// The status of the response, from 200.
+    /// The status of the response, from 400.
     pub status: u16,
     /// The number of the attempt, from 1.
     pub attempt: u32,
+}
+
+impl<'a> RefusedResponse<'a> {
+    /// The response to the first attempt.
+    #[must_use]
+    pub fn new(request: RetryRequest<'a>, status: u16) -> Self {
+        Self {
+            request,
+            status,
+            attempt: 1,
+        }
+    }
 }
 
 /// What a policy says of one attempt.
@@ -78,8 +133,10 @@ pub enum Verdict {
 
 /// When to send a request again. The presets are values of one table type.
 ///
-/// A policy is asked only about what could be repeated at all: attempts are left, the body can be
-/// sent again, no head has been handed over.
+/// A policy says what it would do. What bounds all retries alike is looked at besides: how many
+/// attempts there may be, whether the body can be sent again, the deadline, the budget.
+///
+/// It is asked after every failure, and after responses of status 400 and above.
 pub trait RetryPolicy {
     /// How many attempts a request may have, the first included; 1 is no retry.
     fn max_attempts(&self) -> u32;

@@ -12,14 +12,16 @@ pub enum Reason {
     NotWhollySent,
     /// Again: it may be repeated, by its method or by the caller's word.
     Idempotent,
-    /// Again: it has no body.
-    NoBody,
+    /// Again: it carries no entity.
+    NoEntity,
     /// Again: the policy retries this whatever the request.
     Always,
     /// Not: it succeeded, or the policy never retries this.
     Final,
     /// Not: it may have been acted on, and may not be repeated.
     NotIdempotent,
+    /// Not: it carries an entity.
+    Entity,
     /// Not: all of it had left, and the policy retries only what had not.
     WhollySent,
     /// Not: it was retried for this already, as often as the policy allows.
@@ -28,8 +30,6 @@ pub enum Reason {
     NoAttemptLeft,
     /// Not: its body was a stream, and has been read.
     BodyNotReplayable,
-    /// Not: the head of the response was handed over.
-    ResponseBegun,
     /// Not: the retry budget of the destination is used up.
     NoBudget,
     /// Not: the deadline of the request comes before the end of the pause.
@@ -47,7 +47,8 @@ impl Reason {
             Self::NothingSent => "nothing had been sent",
             Self::NotWhollySent => "not all of it had been sent",
             Self::Idempotent => "it may be repeated",
-            Self::NoBody => "it has no body",
+            Self::NoEntity => "it carries no entity",
+            Self::Entity => "it carries an entity",
             Self::Always => "always retried",
             Self::Final => "never retried",
             Self::NotIdempotent => "it may not be repeated",
@@ -55,7 +56,6 @@ impl Reason {
             Self::RetriedBefore => "retried for this before",
             Self::NoAttemptLeft => "no attempt left",
             Self::BodyNotReplayable => "its body cannot be sent again",
-            Self::ResponseBegun => "the response has begun",
             Self::NoBudget => "the retry budget is used up",
             Self::NoTime => "no time left",
             Self::RetryAfterTooLong => "the pause asked for is too long",

@@ -1,0 +1,136 @@
+//! An exchange until the head of its response has come, under the deadlines of an attempt.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_codec::{ResponseEvent, ResponseHead};
+use pool_core::{Connector, Core, Sleep, Timestamp};
+
+use crate::destination::Destination;
+use crate::error::{ErrorKind, Failure};
+use crate::exchange::Exchange;
+use crate::transport::Transport;
+
+/// When an attempt is over, and what for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) at: Timestamp,
+    pub(crate) kind: ErrorKind,
+}
+
+impl Limit {
+    /// The earlier of two.
+    pub(crate) fn earlier(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) if other.at < one.at => Some(other),
+            (one, other) => one.or(other),
+        }
+    }
+}
+
+/// The timer of a limit, set once something has to be waited for.
+pub(crate) struct LimitTimer {
+    core: Core,
+    limit: Option<Limit>,
+    timer: Option<Sleep>,
+}
+
+impl LimitTimer {
+    pub(crate) fn new(core: &Core, limit: Option<Limit>) -> Self {
+        Self {
+            core: core.clone(),
+            limit,
+            timer: None,
+        }
+    }
+
+    /// Ready once the limit has passed; always pending without one.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        let Some(limit) = self.limit else {
+            return Poll::Pending;
+        };
+        let core = &self.core;
+        let timer = self.timer.get_or_insert_with(|| core.sleep_until(limit.at));
+        Pin::new(timer).poll(cx).map(|()| Failure::new(limit.kind))
+    }
+}
+
+/// An exchange until the head of its final response, under the head timeout.
+pub(crate) struct AwaitHead<C: Connector> {
+    pub(crate) exchange: Exchange<C>,
+    core: Core,
+    limit: Option<Duration>,
+    /// Runs while the peer is waited for, from the write that brought `timed_from` bytes out.
+    timer: Option<Sleep>,
+    timed_from: u64,
+    attempt: LimitTimer,
+}
+
+impl<C> AwaitHead<C>
+where
+    C: Connector<Key = Destination>,
+    C::Connection: Transport,
+{
+    /// Waits for the head at most for `head`, and for all at most until `attempt`.
+    pub(crate) fn new(
+        exchange: Exchange<C>,
+        core: &Core,
+        head: Option<Duration>,
+        attempt: Option<Limit>,
+    ) -> Self {
+        Self {
+            exchange,
+            core: core.clone(),
+            limit: head,
+            timer: None,
+            timed_from: 0,
+            attempt: LimitTimer::new(core, attempt),
+        }
+    }
+
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        interim: &mut impl FnMut(ResponseHead),
+    ) -> Poll<Result<ResponseHead, Failure>> {
+        loop {
+            match self.exchange.poll_event(cx) {
+                Poll::Pending => return self.poll_timer(cx),
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
+                Poll::Ready(Ok(ResponseEvent::Interim(head))) => interim(head),
+                Poll::Ready(Ok(ResponseEvent::Head(head))) => return Poll::Ready(Ok(head)),
+                Poll::Ready(Ok(_)) => unreachable!("data or an end before the head"),
+            }
+        }
+    }
+
+    fn poll_timer<T>(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Failure>> {
+        if let Poll::Ready(failure) = self.attempt.poll(cx) {
+            return Poll::Ready(Err(failure));
+        }
+        let Some(limit) = self.limit else {
+            return Poll::Pending;
+        };
+        if !self.exchange.awaits_peer() {
+            self.timer = None;
+            return Poll::Pending;
+        }
+        let bytes_sent = self.exchange.bytes_sent();
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                // A request that is still leaving is progress; an answer that drips in is not.
+                if self.timed_from != bytes_sent {
+                    timer.restart(limit);
+                }
+                timer
+            }
+            none => none.insert(self.core.sleep(limit)),
+        };
+        self.timed_from = bytes_sent;
+        Pin::new(timer)
+            .poll(cx)
+            .map(|()| Err(Failure::new(ErrorKind::HeadTimeout)))
+    }
+}

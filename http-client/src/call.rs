@@ -1,0 +1,284 @@
+//! A request from its first attempt to its last: where each goes, how long it may take, and what
+//! is decided when it has ended.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use http_codec::ResponseHead;
+use pool_core::{Connector, Pooled, Timestamp};
+
+use crate::await_head::{AwaitHead, Limit, LimitTimer};
+use crate::client::Inner;
+use crate::destination::Destination;
+use crate::error::{At, Error, ErrorKind, Failure, Phase};
+use crate::exchange::Exchange;
+use crate::incoming::IncomingBody;
+use crate::outgoing::Outgoing;
+use crate::retry::{
+    self, Attempt, Bounds, Decided, Decision, FailedAttempt, Outcome, Reason, RefusedResponse,
+    RetryRequest,
+};
+use crate::transport::Transport;
+
+/// Statuses from here on are judged; below it a response is what was asked for.
+const FIRST_JUDGED: u16 = 400;
+
+pub(crate) struct Call<'c, C: Connector> {
+    client: &'c Inner<C>,
+    destinations: &'c [Destination],
+    begun: Timestamp,
+    deadline: Option<Timestamp>,
+    /// Which destination is being asked.
+    turn: usize,
+    /// Those that were judged.
+    attempts: Vec<Attempt>,
+}
+
+/// How an attempt that brought no response that is kept goes on.
+enum Next {
+    /// With another one.
+    Again { fresh: bool },
+    /// With none.
+    Over,
+}
+
+impl<'c, C> Call<'c, C>
+where
+    C: Connector<Key = Destination>,
+    C::Connection: Transport,
+{
+    /// `destinations` is not empty.
+    pub(crate) fn new(client: &'c Inner<C>, destinations: &'c [Destination]) -> Self {
+        let begun = client.pool.core().now();
+        let limit = client.config.request_timeout;
+        Self {
+            client,
+            destinations,
+            begun,
+            deadline: limit.map(|limit| begun + limit),
+            turn: 0,
+            attempts: Vec::new(),
+        }
+    }
+
+    pub(crate) async fn run(
+        mut self,
+        mut outgoing: Outgoing,
+        mut interim: impl FnMut(ResponseHead),
+    ) -> Result<(ResponseHead, IncomingBody<C>), Error> {
+        let (core, config) = (self.client.pool.core(), &self.client.config);
+        let budgets = &self.client.budgets;
+        budgets.deposit(self.begun, &self.destinations[0]);
+        let mut fresh = false;
+        for number in 1.. {
+            let destination = self.destination();
+            let limit = self.limit();
+            let conn = match self.acquire(destination, fresh, limit).await {
+                Ok(conn) => conn,
+                Err((failure, phase)) => {
+                    let at = At::unsent(phase, number, destination);
+                    match self.after_failure(&failure, &at, &outgoing).await {
+                        Next::Again { fresh: anew } => fresh = anew,
+                        Next::Over => return Err(Error::new(failure, &at, self.attempts)),
+                    }
+                    continue;
+                }
+            };
+            let exchange = Exchange::new(conn, outgoing, &config.limits);
+            let mut awaiting = AwaitHead::new(exchange, core, config.response_head_timeout, limit);
+            let outcome = poll_fn(|cx| awaiting.poll(cx, &mut interim)).await;
+            let mut exchange = awaiting.exchange;
+            match outcome {
+                Ok(head) if head.status() < FIRST_JUDGED => {
+                    return self.accept(head, exchange, number).await;
+                }
+                Ok(head) => {
+                    let at = exchange.at(number, destination);
+                    match self.after_response(&head, &at, exchange.outgoing()).await {
+                        Next::Again { fresh: anew } => fresh = anew,
+                        Next::Over => return self.accept(head, exchange, number).await,
+                    }
+                    outgoing = exchange.take_outgoing();
+                    exchange.discard(core);
+                }
+                Err(failure) => {
+                    let at = exchange.at(number, destination);
+                    outgoing = exchange.fail();
+                    match self.after_failure(&failure, &at, &outgoing).await {
+                        Next::Again { fresh: anew } => fresh = anew,
+                        Next::Over => return Err(Error::new(failure, &at, self.attempts)),
+                    }
+                }
+            }
+        }
+        unreachable!("attempts have a bound below the largest number")
+    }
+
+    fn destination(&self) -> &'c Destination {
+        &self.destinations[self.turn % self.destinations.len()]
+    }
+
+    /// Until when the attempt that begins now may take.
+    fn limit(&self) -> Option<Limit> {
+        let total = self.deadline.map(|at| Limit {
+            at,
+            kind: ErrorKind::TotalTimeout,
+        });
+        let attempt = self.client.config.attempt_timeout.map(|limit| Limit {
+            at: self.client.pool.core().now() + limit,
+            kind: ErrorKind::AttemptTimeout,
+        });
+        Limit::earlier(total, attempt)
+    }
+
+    async fn acquire(
+        &self,
+        destination: &Destination,
+        fresh: bool,
+        limit: Option<Limit>,
+    ) -> Result<Pooled<C>, (Failure, Phase)> {
+        let pool = &self.client.pool;
+        let mut acquire = pin!(match fresh {
+            false => pool.acquire(destination),
+            true => pool.acquire_fresh(destination),
+        });
+        let mut timer = LimitTimer::new(pool.core(), limit);
+        poll_fn(|cx| match acquire.as_mut().poll(cx) {
+            Poll::Ready(acquired) => Poll::Ready(acquired.map_err(Failure::of_acquire)),
+            Poll::Pending => timer.poll(cx).map(|failure| Err((failure, Phase::Acquire))),
+        })
+        .await
+    }
+
+    async fn after_failure(&mut self, failure: &Failure, at: &At, outgoing: &Outgoing) -> Next {
+        let failed = FailedAttempt {
+            request: facts(outgoing),
+            kind: failure.kind,
+            phase: at.phase,
+            sent: at.sent,
+            reused: at.reused,
+            attempt: at.attempt,
+            retried_before: retry::retried_before(
+                &self.attempts,
+                failure.kind,
+                at.phase,
+                at.reused,
+            ),
+        };
+        let bounds = self.bounds(at, outgoing);
+        let decided = retry::after_failure(&*self.client.config.retry, &failed, &bounds);
+        self.go_on(decided, Outcome::from(&failed), at).await
+    }
+
+    async fn after_response(&mut self, head: &ResponseHead, at: &At, outgoing: &Outgoing) -> Next {
+        let refused = RefusedResponse {
+            request: facts(outgoing),
+            status: head.status(),
+            attempt: at.attempt,
+        };
+        let fields = head.fields().get_all("retry-after");
+        let asked = retry::longest_retry_after(fields, SystemTime::now());
+        let bounds = self.bounds(at, outgoing);
+        let decided = retry::after_response(&*self.client.config.retry, &refused, asked, &bounds);
+        self.go_on(decided, Outcome::Refused(head.status()), at)
+            .await
+    }
+
+    fn bounds(&self, at: &At, outgoing: &Outgoing) -> Bounds {
+        let now = self.client.pool.core().now();
+        Bounds {
+            attempt: at.attempt,
+            replayable: outgoing.is_replayable(),
+            time_left: self
+                .deadline
+                .map(|deadline| deadline.saturating_duration_since(now)),
+            chance: fastrand::f64(),
+        }
+    }
+
+    /// Draws on the budget, records what is decided, and waits.
+    async fn go_on(&mut self, decided: Decided, outcome: Outcome, at: &At) -> Next {
+        let (mut decision, fresh) = decided;
+        let (core, budgets) = (self.client.pool.core(), &self.client.budgets);
+        let now = core.now();
+        // A fresh connection after a stale one is no sign of trouble, and happens once.
+        let is_counted = matches!(decision, Decision::Retry { .. }) && !fresh;
+        if is_counted && !budgets.withdraw(now, &at.destination) {
+            decision = Decision::Stop(Reason::NoBudget);
+        }
+        let destination = &at.destination;
+        tracing::debug!(%destination, attempt = at.attempt, %outcome, %decision, "attempt ended");
+        self.attempts.push(Attempt {
+            number: at.attempt,
+            destination: destination.to_string().into(),
+            reused: at.reused,
+            outcome,
+            decision,
+            elapsed: now.saturating_duration_since(self.begun),
+        });
+        let Decision::Retry { pause, .. } = decision else {
+            return Next::Over;
+        };
+        if pause > Duration::ZERO {
+            let mut waiting = Waiting {
+                call: self,
+                at,
+                withdrawn_at: is_counted.then_some(now),
+            };
+            core.sleep(pause).await;
+            waiting.withdrawn_at = None;
+        }
+        if !fresh {
+            self.turn += 1;
+        }
+        Next::Again { fresh }
+    }
+
+    async fn accept(
+        self,
+        head: ResponseHead,
+        exchange: Exchange<C>,
+        number: u32,
+    ) -> Result<(ResponseHead, IncomingBody<C>), Error> {
+        let destination = self.destination().clone();
+        let length = head.body_length();
+        let core = self.client.pool.core();
+        let limit = self.deadline.map(|at| Limit {
+            at,
+            kind: ErrorKind::TotalTimeout,
+        });
+        let timer = LimitTimer::new(core, limit);
+        let mut body =
+            IncomingBody::new(exchange, destination, number, self.attempts, length, timer);
+        poll_fn(|cx| Poll::Ready(body.finish_if_empty(cx))).await?;
+        Ok((head, body))
+    }
+}
+
+fn facts(outgoing: &Outgoing) -> RetryRequest<'_> {
+    RetryRequest {
+        method: outgoing.method(),
+        idempotent: outgoing.idempotent,
+        has_body: outgoing.has_body(),
+    }
+}
+
+/// A retry in its pause. Dropped there, it gives back what it has drawn.
+struct Waiting<'w, 'c, C: Connector> {
+    call: &'w Call<'c, C>,
+    at: &'w At,
+    withdrawn_at: Option<Timestamp>,
+}
+
+impl<C: Connector> Drop for Waiting<'_, '_, C> {
+    fn drop(&mut self) {
+        if let Some(withdrawn_at) = self.withdrawn_at {
+            let destination = &self.at.destination;
+            self.call.client.budgets.refund(withdrawn_at, destination);
+            let reason = Reason::Cancelled;
+            tracing::debug!(%destination, attempt = self.at.attempt, %reason, "retry dropped");
+        }
+    }
+}
