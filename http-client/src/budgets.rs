@@ -1,15 +1,12 @@
 //! The retry budgets of a client, one for each destination that was asked of late.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::Cell;
 
 use pool_core::Timestamp;
 
 use crate::destination::Destination;
+use crate::per_destination::PerDestination;
 use crate::retry::{BudgetConfig, RetryBudget};
-
-/// Below so many destinations nobody looks for those that can be forgotten.
-const LEAST_SWEPT: usize = 64;
 
 /// How many retries a client's budgets have granted and refused. Those that were cancelled in
 /// their pause are among the granted; those after a stale connection are not counted.
@@ -24,9 +21,7 @@ pub struct RetryCounts {
 
 pub(crate) struct Budgets {
     config: Option<BudgetConfig>,
-    by_destination: RefCell<HashMap<Destination, RetryBudget, foldhash::fast::RandomState>>,
-    /// Past so many the map is swept, so that a sweep is paid for by what came since the last one.
-    sweep_at: Cell<usize>,
+    known: PerDestination<RetryBudget>,
     /// Of the budgets that were forgotten.
     forgotten: Cell<RetryCounts>,
 }
@@ -35,8 +30,7 @@ impl Budgets {
     pub(crate) fn new(config: Option<BudgetConfig>) -> Self {
         Self {
             config,
-            by_destination: RefCell::default(),
-            sweep_at: Cell::new(LEAST_SWEPT),
+            known: PerDestination::default(),
             forgotten: Cell::default(),
         }
     }
@@ -54,15 +48,12 @@ impl Budgets {
 
     /// Takes back a retry that was allowed at `withdrawn_at` and is not going to be sent.
     pub(crate) fn refund(&self, withdrawn_at: Timestamp, destination: &Destination) {
-        let mut budgets = self.by_destination.borrow_mut();
-        if let Some(budget) = budgets.get_mut(destination) {
-            budget.refund(withdrawn_at);
-        }
+        self.known
+            .with_known(destination, |budget| budget.refund(withdrawn_at));
     }
 
     pub(crate) fn counts(&self) -> RetryCounts {
-        let budgets = self.by_destination.borrow();
-        budgets.values().fold(self.forgotten.get(), add)
+        self.known.fold(self.forgotten.get(), add)
     }
 
     fn with<T>(
@@ -72,26 +63,15 @@ impl Budgets {
         change: impl FnOnce(&mut RetryBudget) -> T,
     ) -> Option<T> {
         let config = self.config.as_ref()?;
-        let mut budgets = self.by_destination.borrow_mut();
-        if let Some(budget) = budgets.get_mut(destination) {
-            return Some(change(budget));
-        }
-        if budgets.len() >= self.sweep_at.get() {
-            let mut counts = self.forgotten.get();
-            budgets.retain(|_, budget| {
-                let is_idle = budget.is_idle(now);
-                if is_idle {
-                    counts = add(counts, budget);
-                }
-                !is_idle
-            });
-            let twice = 2 * budgets.len();
-            budgets.shrink_to(twice);
-            self.forgotten.set(counts);
-            self.sweep_at.set(LEAST_SWEPT.max(twice));
-        }
-        let budget = budgets.entry(destination.clone());
-        Some(change(budget.or_insert_with(|| RetryBudget::new(config))))
+        let make = || RetryBudget::new(config);
+        let forget = |budget: &mut RetryBudget| {
+            let is_idle = budget.is_idle(now);
+            if is_idle {
+                self.forgotten.set(add(self.forgotten.get(), budget));
+            }
+            is_idle
+        };
+        Some(self.known.with(destination, make, forget, change))
     }
 }
 
@@ -128,9 +108,8 @@ mod tests {
             now = now + Duration::from_millis(100);
         }
         // Those of the window of 10 s, and as many again before they are looked for.
-        let known = budgets.by_destination.borrow().len();
+        let known = budgets.known.len();
         assert!(known <= 2 * 104, "{known} destinations");
-        assert!(budgets.by_destination.borrow().capacity() <= 1024);
         let (granted, refused) = (10_000, 10_000);
         assert_eq!(budgets.counts(), RetryCounts { granted, refused });
     }
@@ -152,7 +131,7 @@ mod tests {
         budgets.deposit(Timestamp::ZERO, &destination(0));
         assert!(budgets.withdraw(Timestamp::ZERO, &destination(0)));
         budgets.refund(Timestamp::ZERO, &destination(0));
-        assert!(budgets.by_destination.borrow().is_empty());
+        assert_eq!(budgets.known.len(), 0);
         assert_eq!(budgets.counts(), RetryCounts::default());
     }
 }

@@ -10,6 +10,7 @@ use http_codec::ResponseHead;
 use pool_core::{Connector, Pooled, Timestamp};
 
 use crate::await_head::{AwaitHead, Limit, LimitTimer};
+use crate::breakers::Leave;
 use crate::client::Inner;
 use crate::destination::Destination;
 use crate::error::{At, Error, ErrorKind, Failure, Phase};
@@ -17,8 +18,8 @@ use crate::exchange::Exchange;
 use crate::incoming::IncomingBody;
 use crate::outgoing::Outgoing;
 use crate::retry::{
-    self, Attempt, Bounds, Decided, Decision, FailedAttempt, Outcome, Reason, RefusedResponse,
-    RetryRequest,
+    self, Attempt, Bounds, Decided, Decision, FailedAttempt, Open, Outcome, Reason,
+    RefusedResponse, RetryRequest,
 };
 use crate::transport::Transport;
 
@@ -73,12 +74,23 @@ where
         budgets.deposit(self.begun, &self.destinations[0]);
         let mut fresh = false;
         for number in 1.. {
+            let leave = match self.admit() {
+                Ok(leave) => leave,
+                Err(open) => {
+                    let failure = Failure::because(ErrorKind::BreakerOpen, open);
+                    let at = At::unsent(Phase::Prepare, number, self.destination());
+                    // No policy retries it: all destinations were asked.
+                    self.after_failure(&failure, &at, &outgoing).await;
+                    return Err(Error::new(failure, &at, self.attempts));
+                }
+            };
             let destination = self.destination();
             let limit = self.limit();
             let conn = match self.acquire(destination, fresh, limit).await {
                 Ok(conn) => conn,
                 Err((failure, phase)) => {
                     let at = At::unsent(phase, number, destination);
+                    leave.report_failure(&failure, &at);
                     match self.after_failure(&failure, &at, &outgoing).await {
                         Next::Again { fresh: anew } => fresh = anew,
                         Next::Over => return Err(Error::new(failure, &at, self.attempts)),
@@ -92,9 +104,11 @@ where
             let mut exchange = awaiting.exchange;
             match outcome {
                 Ok(head) if head.status() < FIRST_JUDGED => {
+                    leave.report_status(head.status());
                     return self.accept(head, exchange, number).await;
                 }
                 Ok(head) => {
+                    leave.report_status(head.status());
                     let at = exchange.at(number, destination);
                     match self.after_response(&head, &at, exchange.outgoing()).await {
                         Next::Again { fresh: anew } => fresh = anew,
@@ -105,6 +119,7 @@ where
                 }
                 Err(failure) => {
                     let at = exchange.at(number, destination);
+                    leave.report_failure(&failure, &at);
                     outgoing = exchange.fail();
                     match self.after_failure(&failure, &at, &outgoing).await {
                         Next::Again { fresh: anew } => fresh = anew,
@@ -118,6 +133,20 @@ where
 
     fn destination(&self) -> &'c Destination {
         &self.destinations[self.turn % self.destinations.len()]
+    }
+
+    /// Asks the breakers: the first destination from the one whose turn it is that may be asked.
+    fn admit(&mut self) -> Result<Leave<'c>, Open> {
+        let (core, breakers) = (self.client.pool.core(), &self.client.breakers);
+        let mut open = None;
+        for _ in self.destinations {
+            match breakers.admit(core, self.destination()) {
+                Ok(leave) => return Ok(leave),
+                Err(rejected) => open = open.or(Some(rejected)),
+            }
+            self.turn += 1;
+        }
+        open.map_or_else(|| Ok(Leave::free(core, self.destination())), Err)
     }
 
     /// Until when the attempt that begins now may take.

@@ -10,6 +10,7 @@ use http_codec::{Limits, ResponseHead};
 use pool_core::{Connector, Pool};
 
 use crate::body::Body;
+use crate::breakers::Breakers;
 use crate::budgets::{Budgets, RetryCounts};
 use crate::call::Call;
 use crate::destination::Destination;
@@ -18,7 +19,9 @@ use crate::incoming::IncomingBody;
 use crate::options::RequestOptions;
 use crate::outgoing::Outgoing;
 use crate::request;
-use crate::retry::{BudgetConfig, RetryPolicy, RetryTable};
+use crate::retry::{
+    BreakerConfig, BreakerCounts, BreakerState, BudgetConfig, RetryPolicy, RetryTable,
+};
 use crate::transport::Transport;
 
 /// How a client behaves. Connections are configured in the pool.
@@ -30,6 +33,7 @@ pub struct ClientConfig {
     pub(crate) limits: Limits,
     pub(crate) retry: Arc<dyn RetryPolicy + Send + Sync>,
     pub(crate) retry_budget: Option<BudgetConfig>,
+    pub(crate) breaker: Option<BreakerConfig>,
 }
 
 impl Default for ClientConfig {
@@ -41,6 +45,7 @@ impl Default for ClientConfig {
             limits: Limits::default(),
             retry: Arc::new(RetryTable::default()),
             retry_budget: Some(BudgetConfig::default()),
+            breaker: None,
         }
     }
 }
@@ -79,6 +84,18 @@ impl ClientConfig {
         self
     }
 
+    /// Whether destinations that fail too much are left alone for a while: their requests then fail
+    /// with [`BreakerOpen`](crate::ErrorKind::BreakerOpen) or go to another destination. Failures
+    /// are those of connecting and exchanging up to the head of the response, but for a stale
+    /// connection, and the statuses 500, 502, 503 and 504; an acquire that waits for too long, a
+    /// fault of the caller and a dropped request are neither failure nor success. Default: `None`,
+    /// no breaker.
+    #[must_use]
+    pub fn breaker(mut self, breaker: Option<BreakerConfig>) -> Self {
+        self.breaker = breaker;
+        self
+    }
+
     /// How long the peer may take to answer: from the moment the kernel took the last of the
     /// request, or the last that it would take, to the end of the response head. Bytes that drip
     /// in do not extend it. While nothing is ready to leave because the request's own body pauses,
@@ -106,6 +123,7 @@ impl fmt::Debug for ClientConfig {
             .field("limits", &self.limits)
             .field("max_attempts", &self.retry.max_attempts())
             .field("retry_budget", &self.retry_budget)
+            .field("breaker", &self.breaker)
             .finish_non_exhaustive()
     }
 }
@@ -117,6 +135,7 @@ pub(crate) struct Inner<C: Connector> {
     pub(crate) pool: Pool<C>,
     pub(crate) config: ClientConfig,
     pub(crate) budgets: Budgets,
+    pub(crate) breakers: Breakers,
 }
 
 impl<C: Connector> Clone for Client<C> {
@@ -134,10 +153,12 @@ where
     #[must_use]
     pub fn new(pool: Pool<C>, config: ClientConfig) -> Self {
         let budgets = Budgets::new(config.retry_budget);
+        let breakers = Breakers::new(config.breaker);
         Self(Rc::new(Inner {
             pool,
             config,
             budgets,
+            breakers,
         }))
     }
 
@@ -237,6 +258,19 @@ where
     #[must_use]
     pub fn retry_counts(&self) -> RetryCounts {
         self.0.budgets.counts()
+    }
+
+    /// What the breakers of all destinations have done so far.
+    #[must_use]
+    pub fn breaker_counts(&self) -> BreakerCounts {
+        self.0.breakers.counts()
+    }
+
+    /// The state of a destination's breaker; closed where there is none.
+    #[must_use]
+    pub fn breaker_state(&self, destination: &Destination) -> BreakerState {
+        let now = self.0.pool.core().now();
+        self.0.breakers.state(now, destination)
     }
 }
 

@@ -40,6 +40,7 @@
 
 mod await_head;
 mod body;
+mod breakers;
 mod budgets;
 mod call;
 mod client;
@@ -51,6 +52,7 @@ mod exchange;
 mod incoming;
 mod options;
 mod outgoing;
+mod per_destination;
 mod request;
 mod resolver;
 mod retry;
@@ -68,8 +70,9 @@ pub use incoming::{IncomingBody, ReadError};
 pub use options::RequestOptions;
 pub use outgoing::{Outgoing, is_idempotent};
 pub use retry::{
-    Attempt, Backoff, BudgetConfig, BudgetConfigBuilder, Decision, FailedAttempt, JdkSwitches,
-    Jitter, Outcome, Reason, RefusedResponse, RetryPolicy, RetryRequest, RetryTable, Rule, Verdict,
+    Attempt, Backoff, BreakerConfig, BreakerConfigBuilder, BreakerCounts, BreakerState,
+    BudgetConfig, BudgetConfigBuilder, Decision, FailedAttempt, JdkSwitches, Jitter, Outcome,
+    Reason, RefusedResponse, RetryPolicy, RetryRequest, RetryTable, Rule, Verdict,
 };
 pub use transport::{Transport, WriteQueue};
 pub use tunnel::Tunnel;

@@ -7,6 +7,7 @@
 
 mod attempt;
 mod backoff;
+mod breaker;
 mod budget;
 mod engine;
 mod policy;
@@ -16,6 +17,7 @@ mod retry_after;
 
 pub use attempt::{Attempt, Outcome};
 pub use backoff::{Backoff, Jitter};
+pub use breaker::{BreakerConfig, BreakerConfigBuilder, BreakerCounts, BreakerState};
 pub use budget::{BudgetConfig, BudgetConfigBuilder};
 pub use engine::Decision;
 pub use policy::{RetryTable, Rule};
@@ -23,6 +25,7 @@ pub use presets::JdkSwitches;
 pub use reason::Reason;
 
 pub(crate) use attempt::retried_before;
+pub(crate) use breaker::{Breaker, Open, Outcome as Report, Permit, Transition};
 pub(crate) use budget::RetryBudget;
 pub(crate) use engine::{Bounds, Decided, after_failure, after_response};
 pub(crate) use retry_after::longest as longest_retry_after;
