@@ -22,14 +22,13 @@ use crate::request;
 use crate::retry::{
     BreakerConfig, BreakerCounts, BreakerState, BudgetConfig, RetryPolicy, RetryTable,
 };
+use crate::timeouts::Timeouts;
 use crate::transport::Transport;
 
 /// How a client behaves. Connections are configured in the pool.
 #[derive(Clone)]
 pub struct ClientConfig {
-    pub(crate) request_timeout: Option<Duration>,
-    pub(crate) attempt_timeout: Option<Duration>,
-    pub(crate) response_head_timeout: Option<Duration>,
+    pub(crate) timeouts: Timeouts,
     pub(crate) limits: Limits,
     pub(crate) retry: Arc<dyn RetryPolicy + Send + Sync>,
     pub(crate) retry_budget: Option<BudgetConfig>,
@@ -39,9 +38,7 @@ pub struct ClientConfig {
 impl Default for ClientConfig {
     fn default() -> Self {
         Self {
-            request_timeout: None,
-            attempt_timeout: None,
-            response_head_timeout: Some(Duration::from_secs(10)),
+            timeouts: Timeouts::default(),
             limits: Limits::default(),
             retry: Arc::new(RetryTable::default()),
             retry_budget: Some(BudgetConfig::default()),
@@ -51,19 +48,17 @@ impl Default for ClientConfig {
 }
 
 impl ClientConfig {
-    /// How long a request may take in all: its attempts, the pauses between them, and the body of
-    /// its response. A retry whose pause would outlast it is not made. Default: `None`, no limit.
+    /// Sets [`Timeouts::total`] alone. Default: `None`, no limit.
     #[must_use]
     pub fn request_timeout(mut self, limit: Option<Duration>) -> Self {
-        self.request_timeout = limit;
+        self.timeouts.total = limit;
         self
     }
 
-    /// How long one attempt may take, from the acquire of its connection to the head of its
-    /// response. Default: `None`, no limit.
+    /// Sets [`Timeouts::attempt`] alone. Default: `None`, no limit.
     #[must_use]
     pub fn attempt_timeout(mut self, limit: Option<Duration>) -> Self {
-        self.attempt_timeout = limit;
+        self.timeouts.attempt = limit;
         self
     }
 
@@ -96,13 +91,10 @@ impl ClientConfig {
         self
     }
 
-    /// How long the peer may take to answer: from the moment the kernel took the last of the
-    /// request, or the last that it would take, to the end of the response head. Bytes that drip
-    /// in do not extend it. While nothing is ready to leave because the request's own body pauses,
-    /// it does not run: a deadline on that body is the caller's. Default: 10 s; `None` is no limit.
+    /// Sets [`Timeouts::response_head`] alone. Default: 10 s; `None` is no limit.
     #[must_use]
     pub fn response_head_timeout(mut self, limit: Option<Duration>) -> Self {
-        self.response_head_timeout = limit;
+        self.timeouts.response_head = limit;
         self
     }
 
@@ -117,9 +109,7 @@ impl ClientConfig {
 impl fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientConfig")
-            .field("request_timeout", &self.request_timeout)
-            .field("attempt_timeout", &self.attempt_timeout)
-            .field("response_head_timeout", &self.response_head_timeout)
+            .field("timeouts", &self.timeouts)
             .field("limits", &self.limits)
             .field("max_attempts", &self.retry.max_attempts())
             .field("retry_budget", &self.retry_budget)

@@ -11,9 +11,10 @@ use pool_core::Connector;
 
 use crate::await_head::LimitTimer;
 use crate::destination::Destination;
-use crate::error::{Error, Failure};
+use crate::error::{Error, ErrorKind, Failure};
 use crate::exchange::Exchange;
 use crate::retry::Attempt;
+use crate::timer::ProgressTimer;
 use crate::transport::Transport;
 use crate::tunnel::Tunnel;
 
@@ -31,6 +32,9 @@ where
     attempt: u32,
     attempts: Vec<Attempt>,
     deadline: LimitTimer,
+    idle: ProgressTimer,
+    /// How many pieces of the body have come.
+    pieces: u64,
     /// What is still to come, where it is known.
     left: Option<u64>,
 }
@@ -56,6 +60,8 @@ where
             attempt,
             attempts,
             deadline,
+            idle: ProgressTimer::default(),
+            pieces: 0,
             left: length.bytes(),
         }
     }
@@ -189,6 +195,20 @@ where
         }
     }
 
+    /// Ready once the request has taken too long, or its response has paused for too long.
+    fn poll_limits(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        if let Poll::Ready(late) = self.deadline.poll(cx) {
+            return Poll::Ready(late);
+        }
+        if let Some(exchange) = &self.exchange
+            && let Some(limit) = exchange.body_idle()
+        {
+            let passed = self.idle.poll(cx, exchange.core(), limit, self.pieces);
+            return passed.map(|()| Failure::new(ErrorKind::BodyTimeout));
+        }
+        Poll::Pending
+    }
+
     /// Ends the exchange. A connection that has left HTTP stays for [`into_tunnel`](Self::into_tunnel).
     fn end(&mut self) {
         if self.is_tunnel() {
@@ -224,7 +244,7 @@ where
         };
         let event = match exchange.poll_event(cx) {
             Poll::Pending => {
-                let late = std::task::ready!(this.deadline.poll(cx));
+                let late = std::task::ready!(this.poll_limits(cx));
                 return Poll::Ready(this.fail(late).map(Err));
             }
             Poll::Ready(Err(failure)) => return Poll::Ready(this.fail(failure).map(Err)),
@@ -232,6 +252,10 @@ where
         };
         match event {
             ResponseEvent::Data(data) => {
+                if let Some(late) = this.deadline.passed() {
+                    return Poll::Ready(this.fail(late).map(Err));
+                }
+                this.pieces += 1;
                 this.left = this.left.map(|left| left.saturating_sub(data.len() as u64));
                 Poll::Ready(Some(Ok(Frame::data(data))))
             }

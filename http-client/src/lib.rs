@@ -56,6 +56,8 @@ mod per_destination;
 mod request;
 mod resolver;
 mod retry;
+mod timeouts;
+mod timer;
 mod transport;
 mod tunnel;
 
@@ -74,6 +76,7 @@ pub use retry::{
     BudgetConfig, BudgetConfigBuilder, Decision, FailedAttempt, JdkSwitches, Jitter, Outcome,
     Reason, RefusedResponse, RetryPolicy, RetryRequest, RetryTable, Rule, Verdict,
 };
+pub use timeouts::{Timeouts, TimeoutsBuilder};
 pub use transport::{Transport, WriteQueue};
 pub use tunnel::Tunnel;
 
