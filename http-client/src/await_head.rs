@@ -11,6 +11,7 @@ use pool_core::{Connector, Core, Sleep, Timestamp};
 use crate::destination::Destination;
 use crate::error::{ErrorKind, Failure};
 use crate::exchange::Exchange;
+use crate::timer::ProgressTimer;
 use crate::transport::Transport;
 
 /// When an attempt is over, and what for.
@@ -46,6 +47,12 @@ impl LimitTimer {
         }
     }
 
+    /// What it is to be called if it has passed, as far as this turn's reading of the clock tells.
+    pub(crate) fn passed(&self) -> Option<Failure> {
+        let limit = self.limit.filter(|limit| self.core.now() >= limit.at)?;
+        Some(Failure::new(limit.kind))
+    }
+
     /// Ready once the limit has passed; always pending without one.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
         let Some(limit) = self.limit else {
@@ -62,9 +69,8 @@ pub(crate) struct AwaitHead<C: Connector> {
     pub(crate) exchange: Exchange<C>,
     core: Core,
     limit: Option<Duration>,
-    /// Runs while the peer is waited for, from the write that brought `timed_from` bytes out.
-    timer: Option<Sleep>,
-    timed_from: u64,
+    /// Runs while the peer is waited for, from the last write.
+    timer: ProgressTimer,
     attempt: LimitTimer,
 }
 
@@ -84,8 +90,7 @@ where
             exchange,
             core: core.clone(),
             limit: head,
-            timer: None,
-            timed_from: 0,
+            timer: ProgressTimer::default(),
             attempt: LimitTimer::new(core, attempt),
         }
     }
@@ -114,23 +119,12 @@ where
             return Poll::Pending;
         };
         if !self.exchange.awaits_peer() {
-            self.timer = None;
+            self.timer.stop();
             return Poll::Pending;
         }
-        let bytes_sent = self.exchange.bytes_sent();
-        let timer = match &mut self.timer {
-            Some(timer) => {
-                // A request that is still leaving is progress; an answer that drips in is not.
-                if self.timed_from != bytes_sent {
-                    timer.restart(limit);
-                }
-                timer
-            }
-            none => none.insert(self.core.sleep(limit)),
-        };
-        self.timed_from = bytes_sent;
-        Pin::new(timer)
-            .poll(cx)
-            .map(|()| Err(Failure::new(ErrorKind::HeadTimeout)))
+        // A request that is still leaving is progress; an answer that drips in is not.
+        let sent = self.exchange.bytes_sent();
+        let passed = self.timer.poll(cx, &self.core, limit, sent);
+        passed.map(|()| Err(Failure::new(ErrorKind::HeadTimeout)))
     }
 }

@@ -53,7 +53,7 @@ where
     /// `destinations` is not empty.
     pub(crate) fn new(client: &'c Inner<C>, destinations: &'c [Destination]) -> Self {
         let begun = client.pool.core().now();
-        let limit = client.config.request_timeout;
+        let limit = client.config.timeouts.total;
         Self {
             client,
             destinations,
@@ -101,8 +101,8 @@ where
                     continue;
                 }
             };
-            let exchange = Exchange::new(conn, outgoing, &config.limits);
-            let mut awaiting = AwaitHead::new(exchange, core, config.response_head_timeout, limit);
+            let exchange = Exchange::new(conn, outgoing, core, config);
+            let mut awaiting = AwaitHead::new(exchange, core, config.timeouts.response_head, limit);
             let outcome = poll_fn(|cx| awaiting.poll(cx, &mut interim)).await;
             let mut exchange = awaiting.exchange;
             match outcome {
@@ -158,7 +158,7 @@ where
             at,
             kind: ErrorKind::TotalTimeout,
         });
-        let attempt = self.client.config.attempt_timeout.map(|limit| Limit {
+        let attempt = self.client.config.timeouts.attempt.map(|limit| Limit {
             at: self.client.pool.core().now() + limit,
             kind: ErrorKind::AttemptTimeout,
         });

@@ -9,6 +9,7 @@ use http::{Request, Response, StatusCode, Version};
 use http_codec::{Limits, ResponseHead};
 use pool_core::{Connector, Pool};
 
+use crate::body::Body;
 use crate::breakers::Breakers;
 use crate::budgets::{Budgets, RetryCounts};
 use crate::call::Call;
@@ -16,19 +17,18 @@ use crate::destination::Destination;
 use crate::error::Error;
 use crate::incoming::IncomingBody;
 use crate::options::RequestOptions;
-use crate::outgoing::{Body, Outgoing};
-use crate::request::encode;
+use crate::outgoing::Outgoing;
+use crate::request;
 use crate::retry::{
     BreakerConfig, BreakerCounts, BreakerState, BudgetConfig, RetryPolicy, RetryTable,
 };
+use crate::timeouts::Timeouts;
 use crate::transport::Transport;
 
 /// How a client behaves. Connections are configured in the pool.
 #[derive(Clone)]
 pub struct ClientConfig {
-    pub(crate) request_timeout: Option<Duration>,
-    pub(crate) attempt_timeout: Option<Duration>,
-    pub(crate) response_head_timeout: Option<Duration>,
+    pub(crate) timeouts: Timeouts,
     pub(crate) limits: Limits,
     pub(crate) retry: Arc<dyn RetryPolicy + Send + Sync>,
     pub(crate) retry_budget: Option<BudgetConfig>,
@@ -38,9 +38,7 @@ pub struct ClientConfig {
 impl Default for ClientConfig {
     fn default() -> Self {
         Self {
-            request_timeout: None,
-            attempt_timeout: None,
-            response_head_timeout: Some(Duration::from_secs(10)),
+            timeouts: Timeouts::default(),
             limits: Limits::default(),
             retry: Arc::new(RetryTable::default()),
             retry_budget: Some(BudgetConfig::default()),
@@ -50,19 +48,17 @@ impl Default for ClientConfig {
 }
 
 impl ClientConfig {
-    /// How long a request may take in all: its attempts, the pauses between them, and the body of
-    /// its response. A retry whose pause would outlast it is not made. Default: `None`, no limit.
+    /// Sets [`Timeouts::total`] alone. Default: `None`, no limit.
     #[must_use]
     pub fn request_timeout(mut self, limit: Option<Duration>) -> Self {
-        self.request_timeout = limit;
+        self.timeouts.total = limit;
         self
     }
 
-    /// How long one attempt may take, from the acquire of its connection to the head of its
-    /// response. Default: `None`, no limit.
+    /// Sets [`Timeouts::attempt`] alone. Default: `None`, no limit.
     #[must_use]
     pub fn attempt_timeout(mut self, limit: Option<Duration>) -> Self {
-        self.attempt_timeout = limit;
+        self.timeouts.attempt = limit;
         self
     }
 
@@ -95,13 +91,10 @@ impl ClientConfig {
         self
     }
 
-    /// How long the peer may take to answer: from the moment the kernel took the last of the
-    /// request, or the last that it would take, to the end of the response head. Bytes that drip
-    /// in do not extend it. While nothing is ready to leave because the request's own body pauses,
-    /// it does not run: a deadline on that body is the caller's. Default: 10 s; `None` is no limit.
+    /// Sets [`Timeouts::response_head`] alone. Default: 10 s; `None` is no limit.
     #[must_use]
     pub fn response_head_timeout(mut self, limit: Option<Duration>) -> Self {
-        self.response_head_timeout = limit;
+        self.timeouts.response_head = limit;
         self
     }
 
@@ -116,9 +109,7 @@ impl ClientConfig {
 impl fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientConfig")
-            .field("request_timeout", &self.request_timeout)
-            .field("attempt_timeout", &self.attempt_timeout)
-            .field("response_head_timeout", &self.response_head_timeout)
+            .field("timeouts", &self.timeouts)
             .field("limits", &self.limits)
             .field("max_attempts", &self.retry.max_attempts())
             .field("retry_budget", &self.retry_budget)
@@ -170,6 +161,9 @@ where
     /// Sends a request to the destination that its URI names, and returns the response once its
     /// head has come. Interim responses are skipped.
     ///
+    /// The URI of CONNECT may be `host:port`. To reach that host through a proxy, encode the request
+    /// and [`exchange`](Self::exchange) it with the proxy.
+    ///
     /// `Host` is filled in from the URI if it is missing. The body is framed by its own length;
     /// a `Content-Length` given beside it has to agree.
     ///
@@ -187,10 +181,10 @@ where
     ///
     /// Dropping the future closes the connection that the request was on, if it was on one.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<IncomingBody<C>>, Error> {
-        let destination = Destination::from_uri(request.uri())?;
+        let destination = request::destination(&request)?;
         let options = request.extensions().get::<RequestOptions>();
         let options = options.copied().unwrap_or_default();
-        let outgoing = encode(request, &destination, &options)?;
+        let outgoing = request::encode(request, &destination, &options)?;
         let (head, body) = self.exchange(&destination, outgoing, |_| {}).await?;
         let mut response = Response::new(body);
         *response.version_mut() = match head.version() {

@@ -74,7 +74,7 @@ impl Destination {
         Self::from_authority(authority)
     }
 
-    fn from_authority(authority: &Authority) -> Result<Self, InvalidDestination> {
+    pub(crate) fn from_authority(authority: &Authority) -> Result<Self, InvalidDestination> {
         if authority.as_str().contains('@') {
             return Err(InvalidDestination::UserInfo);
         }
@@ -113,6 +113,11 @@ impl Destination {
         self.host().parse().ok()
     }
 
+    /// Host and port, as the target of CONNECT has them (RFC 9112 §3.2.3).
+    pub(crate) fn authority(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
     /// The value of a `Host` field for it: the port only where it is not the default
     /// (RFC 9110 §7.2).
     #[must_use]
@@ -120,7 +125,7 @@ impl Destination {
         if self.port == 80 {
             self.host.to_string()
         } else {
-            format!("{}:{}", self.host, self.port)
+            self.authority()
         }
     }
 }

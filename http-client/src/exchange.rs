@@ -2,19 +2,23 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_codec::{
-    ClientExchange, EncodeError, KeepAliveHint, Limits, MustClose, ResponseEvent, Reuse,
+    BodyLength, ClientExchange, EncodeError, KeepAliveHint, MustClose, ResponseEvent, Reuse,
 };
 use pool_core::{CloseReason, Connector, Core, Pooled};
 
+use crate::client::ClientConfig;
 use crate::destination::Destination;
 use crate::error::{At, ErrorKind, Failure, Phase, Sent};
 use crate::outgoing::Outgoing;
+use crate::timeouts::Timeouts;
+use crate::timer::ProgressTimer;
 use crate::transport::{Transport, WriteQueue};
+use crate::tunnel::Tunnel;
 
 /// The request body is asked for more only below this, so that a slow peer holds the body back.
 const QUEUED_BYTES: usize = 64 << 10;
@@ -38,19 +42,39 @@ pub(crate) struct Exchange<C: Connector> {
     queue: WriteQueue,
     inbox: BytesMut,
     writing: Writing,
+    answer: Answer,
+    core: Core,
+    timeouts: Timeouts,
+    /// How long the peer takes nothing of what waits to leave, or how long the body is held back.
+    timer: ProgressTimer,
     bytes_sent: u64,
     bytes_received: u64,
     read_size: usize,
 }
 
-/// How far the request has come on its way out. The last three states are final.
+/// How far the response has come.
+#[derive(Clone, Copy, PartialEq)]
+enum Answer {
+    /// The head of the final response has not come.
+    Awaited,
+    /// It has.
+    Begun,
+    /// It has, and has ended HTTP on this connection.
+    Upgraded,
+}
+
+/// How far the request has come on its way out. The last four states are final.
 enum Writing {
+    /// Its head is in the queue or has left; its body waits until the peer asks for it.
+    Held,
     /// Its body is not framed to its end.
     Body,
     /// It is framed to its end, and the last of it is in the queue.
     Flushing,
     /// The kernel has taken all of it.
     Left,
+    /// The peer has answered without asking for the body that it was promised.
+    Withheld,
     /// The peer takes no more of it. It may have answered before that.
     PeerRefused(io::Error),
     /// The caller's body failed. It must not be asked again: many streams give `None` after an
@@ -62,13 +86,28 @@ impl<C: Connector> Exchange<C>
 where
     C::Connection: Transport,
 {
-    pub(crate) fn new(conn: Pooled<C>, outgoing: Outgoing, limits: &Limits) -> Self {
+    pub(crate) fn new(
+        conn: Pooled<C>,
+        mut outgoing: Outgoing,
+        core: &Core,
+        config: &ClientConfig,
+    ) -> Self {
+        outgoing.rewind();
+        let sent = outgoing.sent;
+        let has_body = !matches!(sent.body_length(), BodyLength::None | BodyLength::Exact(0));
         let mut exchange = Self {
             conn,
-            codec: ClientExchange::new(outgoing.sent, limits),
+            codec: ClientExchange::new(sent, &config.limits),
             queue: WriteQueue::default(),
             inbox: BytesMut::new(),
-            writing: Writing::Body,
+            writing: match sent.expects_continue() && has_body {
+                true => Writing::Held,
+                false => Writing::Body,
+            },
+            answer: Answer::Awaited,
+            core: core.clone(),
+            timeouts: config.timeouts,
+            timer: ProgressTimer::default(),
             bytes_sent: 0,
             bytes_received: 0,
             read_size: FIRST_READ,
@@ -86,16 +125,32 @@ where
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<ResponseEvent, Failure>> {
-        if let Err(failure) = self.pump(cx) {
-            return Poll::Ready(Err(failure));
+        loop {
+            if let Err(failure) = self.pump(cx) {
+                return Poll::Ready(Err(failure));
+            }
+            if let Poll::Ready(answer) = self.poll_answer(cx) {
+                if let Ok(event) = &answer {
+                    self.note(event);
+                }
+                return Poll::Ready(answer);
+            }
+            ready!(self.poll_timer(cx));
+            if let Err(failure) = self.waited_enough() {
+                return Poll::Ready(Err(failure));
+            }
+        }
+    }
+
+    /// Reads until there is an event.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<ResponseEvent, Failure>> {
+        if self.answer == Answer::Upgraded && self.is_sending() {
+            // There is no end before the request has one (RFC 9110 §7.8).
+            return Poll::Pending;
         }
         loop {
             match self.codec.decode(&mut self.inbox) {
                 Ok(ResponseEvent::NeedData) => {}
-                Ok(ResponseEvent::Head(head)) => {
-                    self.conn.set_keep_alive(announced(head.keep_alive_hint()));
-                    return Poll::Ready(Ok(ResponseEvent::Head(head)));
-                }
                 Ok(event) => return Poll::Ready(Ok(event)),
                 Err(error) => return Poll::Ready(Err(self.decode_failure(error))),
             }
@@ -116,10 +171,68 @@ where
         }
     }
 
+    /// Notes what a head means for the connection and for a body that is held back.
+    fn note(&mut self, event: &ResponseEvent) {
+        match event {
+            // Other interim responses say nothing of the body (RFC 9110 §10.1.1).
+            ResponseEvent::Interim(head) if head.status() == 100 => self.let_body_go(),
+            ResponseEvent::Head(head) => {
+                self.conn.set_keep_alive(announced(head.keep_alive_hint()));
+                self.answer = match head.upgrade() {
+                    true => Answer::Upgraded,
+                    false => Answer::Begun,
+                };
+                if let Writing::Held = self.writing {
+                    // What is left of the head in the queue is no good without its body either.
+                    self.queue.clear();
+                    self.writing = Writing::Withheld;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn let_body_go(&mut self) {
+        if let Writing::Held = self.writing {
+            self.writing = Writing::Body;
+            self.timer.stop();
+        }
+    }
+
+    /// Ready once the peer has taken nothing for too long, or a body was held back for long enough.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let limit = match (&self.writing, self.queue.is_empty()) {
+            (Writing::Held, true) => self.timeouts.expect_continue,
+            (_, false) => self.timeouts.write_stall,
+            (_, true) => None,
+        };
+        match limit {
+            Some(limit) => self.timer.poll(cx, &self.core, limit, self.bytes_sent),
+            None => {
+                self.timer.stop();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// What follows when the timer has run out. A stalled request is none of the response's
+    /// business once that has begun.
+    fn waited_enough(&mut self) -> Result<(), Failure> {
+        if self.queue.is_empty() {
+            self.let_body_go();
+        } else if self.answer == Answer::Awaited {
+            return Err(Failure::new(ErrorKind::WriteTimeout));
+        } else {
+            self.queue.clear();
+            self.writing = Writing::PeerRefused(io::ErrorKind::TimedOut.into());
+        }
+        Ok(())
+    }
+
     /// Moves the request on: takes from its body, frames, writes. Fails only by the caller's
     /// fault, and only once.
     fn pump(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
-        while let Writing::Body | Writing::Flushing = self.writing {
+        while self.is_sending() {
             if let Err(failure) = self.fill(cx) {
                 self.queue.clear();
                 self.writing = Writing::BodyFailed;
@@ -225,15 +338,18 @@ where
     pub(crate) fn finish(self) {
         let reuse = match self.writing {
             Writing::Left => self.codec.reuse(self.inbox.len()),
-            Writing::Body | Writing::Flushing | Writing::BodyFailed | Writing::PeerRefused(_) => {
-                Reuse::NotYet
-            }
+            _ => Reuse::NotYet,
         };
         match reuse {
             Reuse::KeepAlive => self.conn.release(),
             Reuse::MustClose(why) => self.conn.close(close_reason(why)),
             Reuse::NotYet => self.conn.close(CloseReason::ExchangeFailed),
         }
+    }
+
+    /// Takes the connection out of the pool. For one that [has left HTTP](Self::is_tunnel).
+    pub(crate) fn into_tunnel(self) -> Tunnel<C> {
+        Tunnel::new(self.conn.detach(), self.inbox)
     }
 
     /// Takes the request out, to be sent again. What is left can be [discarded](Self::discard).
@@ -281,14 +397,43 @@ where
         self.outgoing
     }
 
-    /// Whether it is the peer's turn: to take what is queued, or to answer. Otherwise the caller's
-    /// body is what keeps the request.
+    /// Whether it is the peer's turn to answer, or to take what is queued, and no other limit holds
+    /// for that. Otherwise the caller's body is what keeps the request.
     pub(crate) fn awaits_peer(&self) -> bool {
-        match self.writing {
-            Writing::Body => !self.queue.is_empty(),
-            Writing::Flushing | Writing::Left | Writing::PeerRefused(_) => true,
-            Writing::BodyFailed => false,
+        if !self.queue.is_empty() {
+            return self.timeouts.write_stall.is_none();
         }
+        match self.writing {
+            Writing::Held => self.timeouts.expect_continue.is_none(),
+            Writing::Body | Writing::BodyFailed => false,
+            Writing::Flushing | Writing::Left => true,
+            Writing::Withheld | Writing::PeerRefused(_) => true,
+        }
+    }
+
+    /// Whether there is more of the request to write, and a peer that takes it.
+    fn is_sending(&self) -> bool {
+        matches!(
+            self.writing,
+            Writing::Held | Writing::Body | Writing::Flushing
+        )
+    }
+
+    /// Whether both sides have left HTTP: the peer by its response, and the request has left.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.answer == Answer::Upgraded && matches!(self.writing, Writing::Left)
+    }
+
+    /// How long its response body may pause.
+    pub(crate) fn body_idle(&self) -> Option<Duration> {
+        match self.answer {
+            Answer::Upgraded => None,
+            Answer::Awaited | Answer::Begun => self.timeouts.body_idle,
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
     }
 
     /// Bytes that the kernel has taken so far.
@@ -328,9 +473,7 @@ where
         match self.writing {
             _ if self.has_answer() => Phase::Receive,
             Writing::Left => Phase::Wait,
-            Writing::Body | Writing::Flushing | Writing::BodyFailed | Writing::PeerRefused(_) => {
-                Phase::Send
-            }
+            _ => Phase::Send,
         }
     }
 }

@@ -11,10 +11,12 @@ use pool_core::Connector;
 
 use crate::await_head::LimitTimer;
 use crate::destination::Destination;
-use crate::error::{Error, Failure};
+use crate::error::{Error, ErrorKind, Failure};
 use crate::exchange::Exchange;
 use crate::retry::Attempt;
+use crate::timer::ProgressTimer;
 use crate::transport::Transport;
+use crate::tunnel::Tunnel;
 
 /// The body of a response, as it comes in. Reading it also writes what is left of the request.
 ///
@@ -30,6 +32,9 @@ where
     attempt: u32,
     attempts: Vec<Attempt>,
     deadline: LimitTimer,
+    idle: ProgressTimer,
+    /// How many pieces of the body have come.
+    pieces: u64,
     /// What is still to come, where it is known.
     left: Option<u64>,
 }
@@ -55,6 +60,8 @@ where
             attempt,
             attempts,
             deadline,
+            idle: ProgressTimer::default(),
+            pieces: 0,
             left: length.bytes(),
         }
     }
@@ -111,6 +118,64 @@ where
         Ok(if all.is_empty() { first } else { all.freeze() })
     }
 
+    /// Whether the connection has left HTTP: the response was 101 (Switching Protocols), or 2xx to
+    /// CONNECT, and the whole request has been sent.
+    #[must_use]
+    pub fn is_tunnel(&self) -> bool {
+        self.exchange.as_ref().is_some_and(Exchange::is_tunnel)
+    }
+
+    /// Takes the connection out of the pool, after 101 (Switching Protocols) or 2xx to CONNECT.
+    /// The other protocol begins with the first byte behind the response's head.
+    ///
+    /// Such a body has no bytes. Dropped instead, it closes its connection. In front of the other
+    /// protocol the request has to be sent to its end (RFC 9110 §7.8): where a 101 has come before
+    /// that, read the body, which then ends together with the request.
+    ///
+    /// # Errors
+    ///
+    /// Gives the body back if it is [no tunnel](Self::is_tunnel).
+    ///
+    /// ```
+    /// # use http::Request;
+    /// # use http_client::{Body, Client, ClientConfig, TcpConnector};
+    /// # use pool_core::{ConnectOptions, Core, Pool, PoolConfig};
+    /// # use test_support::Server;
+    /// use futures_lite::{AsyncReadExt, AsyncWriteExt};
+    ///
+    /// # let server = Server::script(|peer| {
+    /// #     peer.read_request()?;
+    /// #     peer.answer("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")?;
+    /// #     let said = peer.read_exact(5)?;
+    /// #     peer.send(said)
+    /// # });
+    /// # let uri = format!("http://{}/", server.addr());
+    /// # let heard = Core::builder().run(|core| async move {
+    /// #     let connector = TcpConnector::new(&core, ConnectOptions::default());
+    /// #     let pool = Pool::new(&core, PoolConfig::default(), connector);
+    /// #     let client = Client::new(pool, ClientConfig::default());
+    /// let request = Request::get(uri)
+    ///     .header("Connection", "upgrade")
+    ///     .header("Upgrade", "echo")
+    ///     .body(Body::empty())?;
+    /// let response = client.send(request).await?;
+    /// let mut tunnel = response.into_body().into_tunnel().map_err(|_| "no upgrade")?;
+    /// tunnel.write_all(b"hello").await?;
+    /// let mut heard = [0; 5];
+    /// tunnel.read_exact(&mut heard).await?;
+    /// #     Ok::<_, Box<dyn std::error::Error>>(heard)
+    /// # })?.unwrap();
+    /// # assert_eq!(&heard, b"hello");
+    /// # Ok::<(), pool_core::StartError>(())
+    /// ```
+    #[expect(clippy::result_large_err, reason = "it is what was given")]
+    pub fn into_tunnel(mut self) -> Result<Tunnel<C>, Self> {
+        match self.exchange.take_if(|exchange| exchange.is_tunnel()) {
+            Some(exchange) => Ok(exchange.into_tunnel()),
+            None => Err(self),
+        }
+    }
+
     /// Polls for the end of a body that has no bytes, so that its connection goes back at once.
     ///
     /// # Errors
@@ -122,13 +187,35 @@ where
         };
         match exchange.poll_event(cx) {
             Poll::Ready(Ok(ResponseEvent::End(_))) => {
-                if let Some(exchange) = self.exchange.take() {
-                    exchange.finish();
-                }
+                self.end();
                 Ok(())
             }
             Poll::Ready(Err(failure)) => self.fail(failure).map_or(Ok(()), Err),
             Poll::Ready(Ok(_)) | Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Ready once the request has taken too long, or its response has paused for too long.
+    fn poll_limits(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
+        if let Poll::Ready(late) = self.deadline.poll(cx) {
+            return Poll::Ready(late);
+        }
+        if let Some(exchange) = &self.exchange
+            && let Some(limit) = exchange.body_idle()
+        {
+            let passed = self.idle.poll(cx, exchange.core(), limit, self.pieces);
+            return passed.map(|()| Failure::new(ErrorKind::BodyTimeout));
+        }
+        Poll::Pending
+    }
+
+    /// Ends the exchange. A connection that has left HTTP stays for [`into_tunnel`](Self::into_tunnel).
+    fn end(&mut self) {
+        if self.is_tunnel() {
+            return;
+        }
+        if let Some(exchange) = self.exchange.take() {
+            exchange.finish();
         }
     }
 
@@ -157,7 +244,7 @@ where
         };
         let event = match exchange.poll_event(cx) {
             Poll::Pending => {
-                let late = std::task::ready!(this.deadline.poll(cx));
+                let late = std::task::ready!(this.poll_limits(cx));
                 return Poll::Ready(this.fail(late).map(Err));
             }
             Poll::Ready(Err(failure)) => return Poll::Ready(this.fail(failure).map(Err)),
@@ -165,13 +252,15 @@ where
         };
         match event {
             ResponseEvent::Data(data) => {
+                if let Some(late) = this.deadline.passed() {
+                    return Poll::Ready(this.fail(late).map(Err));
+                }
+                this.pieces += 1;
                 this.left = this.left.map(|left| left.saturating_sub(data.len() as u64));
                 Poll::Ready(Some(Ok(Frame::data(data))))
             }
             ResponseEvent::End(trailers) => {
-                if let Some(exchange) = this.exchange.take() {
-                    exchange.finish();
-                }
+                this.end();
                 let trailers = trailers.filter(|fields| !fields.is_empty());
                 Poll::Ready(trailers.map(|fields| Ok(Frame::trailers(fields.to_header_map()))))
             }
@@ -181,7 +270,7 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.exchange.is_none()
+        self.exchange.is_none() || self.is_tunnel()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -40,11 +40,13 @@
 //! ```
 
 mod await_head;
+mod body;
 mod breakers;
 mod budgets;
 mod call;
 mod client;
 mod connector;
+mod data_stream;
 mod destination;
 mod error;
 mod exchange;
@@ -55,22 +57,29 @@ mod per_destination;
 mod request;
 mod resolver;
 mod retry;
+mod timeouts;
+mod timer;
 mod transport;
+mod tunnel;
 
+pub use body::Body;
 pub use budgets::RetryCounts;
 pub use client::{Client, ClientConfig};
 pub use connector::{ConnectError, TcpConnector};
+pub use data_stream::DataStream;
 pub use destination::{Destination, InvalidDestination};
 pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
 pub use options::RequestOptions;
-pub use outgoing::{Body, Outgoing, is_idempotent};
+pub use outgoing::{Outgoing, is_idempotent};
 pub use retry::{
     Attempt, Backoff, BreakerConfig, BreakerConfigBuilder, BreakerCounts, BreakerState,
     BudgetConfig, BudgetConfigBuilder, Decision, FailedAttempt, JdkSwitches, Jitter, Outcome,
     Reason, RefusedResponse, RetryPolicy, RetryRequest, RetryTable, Rule, Verdict,
 };
+pub use timeouts::{Timeouts, TimeoutsBuilder};
 pub use transport::{Transport, WriteQueue};
+pub use tunnel::Tunnel;
 
 /// The README's example is compiled with the tests.
 #[cfg(doctest)]

@@ -1,107 +1,13 @@
 //! A request on its way out: an encoded head, and a body.
 
-use std::fmt;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Frame;
 use http_codec::{BodyLength, SentRequest};
 
+use crate::body::Body;
 use crate::error::BoxError;
-
-type BoxBody = Pin<Box<dyn HttpBody<Data = Bytes, Error = BoxError>>>;
-
-/// The body of a request.
-pub struct Body(Kind);
-
-enum Kind {
-    Empty,
-    Full(Bytes),
-    Stream(BoxBody),
-}
-
-impl Body {
-    /// No body.
-    #[must_use]
-    pub const fn empty() -> Self {
-        Self(Kind::Empty)
-    }
-
-    /// These bytes. They can be sent again.
-    #[must_use]
-    pub fn full(bytes: impl Into<Bytes>) -> Self {
-        Self(Kind::Full(bytes.into()))
-    }
-
-    /// A stream that can be read once. It is framed by its length if it tells an exact one, else
-    /// in chunks. An error of it ends the request, is the caller's, and is never retried.
-    pub fn stream<B>(body: B) -> Self
-    where
-        B: HttpBody<Data = Bytes> + 'static,
-        B::Error: Into<BoxError>,
-    {
-        Self(Kind::Stream(Box::pin(IntoBoxError(Box::pin(body)))))
-    }
-
-    /// How it is framed unless the head says otherwise.
-    #[must_use]
-    pub fn length(&self) -> BodyLength {
-        match &self.0 {
-            Kind::Empty => BodyLength::None,
-            Kind::Full(bytes) => BodyLength::Exact(bytes.len() as u64),
-            Kind::Stream(body) => body
-                .size_hint()
-                .exact()
-                .map_or(BodyLength::Chunked, BodyLength::Exact),
-        }
-    }
-}
-
-impl Default for Body {
-    fn default() -> Self {
-        Self::empty()
-    }
-}
-
-impl From<Bytes> for Body {
-    fn from(bytes: Bytes) -> Self {
-        Self::full(bytes)
-    }
-}
-
-impl fmt::Debug for Body {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Body").field(&self.length()).finish()
-    }
-}
-
-/// A caller's body with its error boxed.
-struct IntoBoxError<B>(Pin<Box<B>>);
-
-impl<B> HttpBody for IntoBoxError<B>
-where
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.0.as_mut().poll_frame(cx).map_err(Into::into)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
-    }
-}
 
 /// A request that is encoded: the bytes of its head, and a body framed as the head says.
 ///
@@ -112,8 +18,6 @@ pub struct Outgoing {
     pub(crate) sent: SentRequest,
     pub(crate) body: Body,
     pub(crate) idempotent: bool,
-    /// A stream that has given a frame or an error cannot be sent again; one that was empty can.
-    pub(crate) consumed: bool,
 }
 
 impl Outgoing {
@@ -126,7 +30,6 @@ impl Outgoing {
             sent,
             body,
             idempotent: false,
-            consumed: false,
         }
     }
 
@@ -156,7 +59,12 @@ impl Outgoing {
 
     /// Whether the request can be sent again as it was.
     pub(crate) fn is_replayable(&self) -> bool {
-        !self.consumed
+        self.body.is_replayable()
+    }
+
+    /// Sees to it that the next frame is the first one. To be called before each sending.
+    pub(crate) fn rewind(&mut self) {
+        self.body.rewind();
     }
 
     /// Takes the next frame; `None` is the end.
@@ -164,27 +72,12 @@ impl Outgoing {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match &mut self.body.0 {
-            Kind::Empty | Kind::Full(_) => Poll::Ready(None),
-            Kind::Stream(body) => {
-                let frame = body.as_mut().poll_frame(cx);
-                match &frame {
-                    Poll::Pending => {}
-                    Poll::Ready(Some(_)) => self.consumed = true,
-                    // Its end takes nothing from it, but it must not be polled beyond.
-                    Poll::Ready(None) => self.body = Body::empty(),
-                }
-                frame
-            }
-        }
+        self.body.poll_frame(cx)
     }
 
     /// The body, if it is there as a whole.
     pub(crate) fn whole_body(&self) -> Option<Bytes> {
-        match &self.body.0 {
-            Kind::Full(bytes) => Some(bytes.clone()),
-            _ => None,
-        }
+        self.body.whole()
     }
 }
 

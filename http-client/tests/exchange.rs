@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use common::*;
+use futures_lite::StreamExt;
 use http::Request;
 use http_body::{Body as _, Frame};
-use http_client::{Body, ErrorKind, Phase, ReadError, Sent};
+use http_client::{Body, Error, ErrorKind, Phase, ReadError, Sent};
 use pool_core::CloseReason;
 use test_support::{Gate, OK, OK_CLOSE, Server, Then, keep_alive_tagged, respond_then};
 
@@ -219,6 +220,36 @@ fn trailers_come_after_the_data() {
         assert_eq!(trailers["t"], "v");
         assert!(body.frame().await.is_none());
         assert!(body.is_end_stream());
+    });
+}
+
+#[test]
+fn data_stream_gives_the_data_and_drops_the_trailers() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let server = Server::script(move |peer| {
+        peer.read_request()?;
+        peer.answer(format!(
+            "{chunked}4\r\nwiki\r\n5\r\npedia\r\n0\r\nT: v\r\n\r\n"
+        ))?;
+        peer.read_request()?;
+        peer.answer(format!("{chunked}4\r\nwiki\r\n"))?;
+        peer.close()
+    });
+    let address = server.addr();
+    with_client(pool_config(), client_config(), |_, client| async move {
+        let response = client.send(get(address)).await.unwrap();
+        let data = response.into_body().into_data_stream();
+        let data: Vec<Result<Bytes, Error>> = data.collect().await;
+        let data: Vec<Bytes> = data.into_iter().map(Result::unwrap).collect();
+        assert_eq!(data.concat(), b"wikipedia");
+        let response = client.send(get(address)).await.unwrap();
+        let mut cut = response.into_body().into_data_stream();
+        assert_eq!(cut.next().await.unwrap().unwrap(), "wiki");
+        let error = cut.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Truncated);
+        assert!(cut.next().await.is_none());
+        assert_eq!(total(&client).opened, 1);
+        assert_eq!(total(&client).acquired.current, 0);
     });
 }
 

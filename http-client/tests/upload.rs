@@ -9,39 +9,16 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use common::*;
 use http::Request;
-use http_body::Frame;
-use http_client::{Body, ErrorKind, Outgoing, Phase, Sent};
+use http_client::{Body, ErrorKind, Outgoing, Phase, Sent, Timeouts};
 use http_codec::{BodyLength, RequestWriter};
 use pool_core::{Core, Sleep};
-use test_support::{Server, keep_alive_ok, never_answer, never_read};
-
-type Polled = Poll<Option<Result<Frame<Bytes>, io::Error>>>;
-
-/// A body made of a function that is polled.
-struct PollFn<F>(F);
-
-impl<F: FnMut(&mut Context<'_>) -> Polled + Unpin> http_body::Body for PollFn<F> {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
-        (self.0)(cx)
-    }
-}
-
-fn body(poll: impl FnMut(&mut Context<'_>) -> Polled + Unpin + 'static) -> Body {
-    Body::stream(PollFn(poll))
-}
-
-fn data(bytes: impl Into<Bytes>) -> Polled {
-    Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
-}
+use test_support::{Gate, Server, keep_alive_ok, never_answer, never_read};
 
 fn chunked(method: &str, body: Body) -> Outgoing {
     let mut head = BytesMut::new();
@@ -194,28 +171,72 @@ fn pause_of_the_request_body_is_not_held_against_the_peer() {
     });
 }
 
-#[test]
-fn request_that_the_peer_does_not_take_has_a_deadline_whatever_its_body_does() {
-    // More than any kernel takes for a peer that does not read.
+/// Bodies of more than any kernel takes for a peer that does not read.
+fn large_bodies() -> [Body; 3] {
     let large = Bytes::from(vec![0; 64 << 20]);
     let pauses = {
         let mut first = Some(large.clone());
         body(move |_| first.take().map_or(Poll::Pending, data))
     };
     let endless = body(|_| data(Bytes::from_static(&[0; 16 << 10])));
-    for unread in [Body::full(large), pauses, endless] {
-        let server = Server::script(never_read());
+    [Body::full(large), pauses, endless]
+}
+
+#[test]
+fn request_that_the_peer_does_not_take_has_a_deadline_whatever_its_body_does() {
+    let short = Duration::from_millis(50);
+    let stall = Timeouts::builder().write_stall(short).build().unwrap();
+    let head = Timeouts::builder().write_stall(None).response_head(short);
+    let head = head.build().unwrap();
+    for (timeouts, kind) in [
+        (stall, ErrorKind::WriteTimeout),
+        (head, ErrorKind::HeadTimeout),
+    ] {
+        for unread in large_bodies() {
+            let server = Server::script(never_read());
+            let address = server.addr();
+            let config = client_config().timeouts(timeouts);
+            with_client(pool_config(), config, |core, client| async move {
+                let sending = client.send(request("POST", address, unread));
+                let error = sending.await.unwrap_err();
+                assert_eq!(error.kind(), kind);
+                assert_eq!((error.phase(), error.sent()), (Phase::Send, Sent::Part));
+                until(&core, "the connection is closed", || {
+                    total(&client).acquired.current == 0
+                })
+                .await;
+            });
+        }
+    }
+}
+
+#[test]
+fn stalled_request_does_not_take_the_response_with_it() {
+    let limit = Duration::from_millis(20);
+    for unread in large_bodies() {
+        let gate = Gate::new();
+        let passed = gate.clone();
+        let server = Server::script(move |peer| {
+            peer.read_request_head()?;
+            peer.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nb")?;
+            peer.wait_at(&passed)?;
+            peer.send("ig")?;
+            peer.stall_without_reading()
+        });
         let address = server.addr();
-        let short = client_config().response_head_timeout(Some(Duration::from_millis(50)));
-        with_client(pool_config(), short, |core, client| async move {
+        let timeouts = Timeouts::builder().write_stall(limit).build().unwrap();
+        let config = client_config().timeouts(timeouts);
+        with_client(pool_config(), config, |core, client| async move {
             let sending = client.send(request("POST", address, unread));
-            let error = sending.await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::HeadTimeout);
-            assert_eq!((error.phase(), error.sent()), (Phase::Send, Sent::Part));
-            until(&core, "the connection is closed", || {
-                total(&client).acquired.current == 0
-            })
-            .await;
+            let body = sending.await.unwrap().into_body().bytes(9);
+            let stalled = async {
+                core.sleep(5 * limit).await;
+                gate.open();
+            };
+            let (body, ()) = futures_lite::future::zip(body, stalled).await;
+            assert_eq!(body.unwrap(), "big");
+            assert_eq!(total(&client).idle.current, 0);
+            assert_in_order(&core, &client, 1).await;
         });
     }
 }

@@ -3,11 +3,16 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::Frame;
 use http_client::{
     Body, Client, ClientConfig, Destination, Error, IncomingBody, ReadError, TcpConnector,
 };
@@ -127,4 +132,26 @@ pub(crate) fn destination(address: SocketAddr) -> Destination {
     format!("http://{address}")
         .parse()
         .expect("a good destination")
+}
+
+pub(crate) type Polled = Poll<Option<Result<Frame<Bytes>, io::Error>>>;
+
+/// A body made of a function that is polled.
+pub(crate) struct PollFn<F>(pub(crate) F);
+
+impl<F: FnMut(&mut Context<'_>) -> Polled + Unpin> http_body::Body for PollFn<F> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        (self.0)(cx)
+    }
+}
+
+pub(crate) fn body(poll: impl FnMut(&mut Context<'_>) -> Polled + Unpin + 'static) -> Body {
+    Body::stream(PollFn(poll))
+}
+
+pub(crate) fn data(bytes: impl Into<Bytes>) -> Polled {
+    Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
 }
