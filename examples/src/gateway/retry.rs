@@ -126,7 +126,7 @@ mod tests {
         let line = "--retries 4 --retry-budget 12.5% --request-timeout 3s";
         let config = parse(line).unwrap().client_config().unwrap();
         let shown = format!("{config:?}");
-        for part in ["max_attempts: 5", "125000", "request_timeout: Some(3s)"] {
+        for part in ["max_attempts: 5", "125000", "total: Some(3s)"] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         let config = parse("--retry-budget none")
