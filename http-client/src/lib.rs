@@ -7,7 +7,12 @@
 //! - Writing the request and reading the response run side by side, so an early answer is seen and
 //!   an answer that has reached the kernel is not lost to a failed write.
 //! - A connection goes back to the pool only when both messages ended clean and the codec says that
-//!   it may be used again; otherwise it is closed.
+//!   it may be used again; otherwise it is closed. Of a response that is dropped, the little that
+//!   may be left is read first ([`DrainLimits`]).
+//! - A request has a [`Body`] in full, from a factory that can make it again, or from a stream that
+//!   can be read once. With `Expect: 100-continue` it is held back until the peer asks for it.
+//! - Each wait for the peer has a limit ([`Timeouts`]). One that the caller gives up is no timeout.
+//! - After 101 and 2xx to CONNECT the connection leaves the pool as a [`Tunnel`].
 //! - A request is sent twice in one case only: a reused connection closed before the first byte of
 //!   an answer, and the request had not left or may be repeated ([`is_idempotent`]).
 //! - An [`Error`] tells the [phase](Phase), [how much was sent](Sent), whether the connection was
