@@ -5,16 +5,21 @@
 //! - A chunked body: each chunk is a slice of the input, so the cost is that of its frame. Beside it
 //!   the copy that a codec makes which hands the body out in one piece.
 //! - Encoding: one pass into the caller's buffer, beside a copy of the same bytes.
+//! - Whole exchanges over memory, beside hyper's: its public face has nothing smaller.
 
 use std::hint::black_box;
 
 use bytes::{Bytes, BytesMut};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput};
+use http_codec::{Limits, ServerExchange};
 use pinpool_benches::Counting;
 use pinpool_benches::codec::{
     BODY, CHUNK, REQUEST, RESPONSE, chunked, encode, exchange_request, exchange_response,
     httparse_request, httparse_response, read_body, sent, view_request, view_response,
+};
+use pinpool_benches::exchanges::{
+    HyperClient, HyperServer, codec_client, codec_client_http, codec_server, header_map, response,
 };
 
 #[global_allocator]
@@ -45,6 +50,7 @@ fn main() {
     group.finish();
     bodies(&mut criterion);
     encoding(&mut criterion);
+    exchanges(&mut criterion);
     criterion.final_summary();
 }
 
@@ -99,5 +105,29 @@ fn encoding(criterion: &mut Criterion) {
             black_box(&mut dst).extend_from_slice(black_box(&written));
         });
     });
+    group.finish();
+}
+
+fn exchanges(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("a client's exchange, 1 KiB");
+    let (mut dst, mut src) = (BytesMut::new(), BytesMut::new());
+    let (response, fields) = (response(), header_map());
+    group.bench_function("codec", |b| {
+        b.iter(|| codec_client(&mut dst, &mut src, black_box(&response)));
+    });
+    group.bench_function("codec, with the http crate's types", |b| {
+        b.iter(|| codec_client_http(&mut dst, &mut src, black_box(&response), &fields));
+    });
+    let mut hyper = HyperClient::new(response.clone());
+    group.bench_function("hyper", |b| b.iter(|| hyper.exchange()));
+    group.finish();
+
+    let mut group = criterion.benchmark_group("a server's exchange, 2 bytes");
+    let mut exchange = ServerExchange::new(&Limits::default());
+    group.bench_function("codec", |b| {
+        b.iter(|| codec_server(&mut exchange, &mut dst, &mut src));
+    });
+    let mut hyper = HyperServer::new();
+    group.bench_function("hyper", |b| b.iter(|| hyper.exchange()));
     group.finish();
 }

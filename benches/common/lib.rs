@@ -5,6 +5,7 @@ mod allocator;
 pub mod codec;
 mod connectors;
 mod descriptors;
+pub mod exchanges;
 mod many;
 mod peer;
 mod state;

@@ -1,14 +1,12 @@
 //! The gateway: see `--help`, and README.md beside this folder.
 
 use std::process::ExitCode;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use clap::Parser;
 use pinpool_examples::gateway::{Gateway, Settings};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use pinpool_examples::signals;
 
 /// How soon a core that has died is noticed.
 const LOOK_AFTER_CORES: Duration = Duration::from_secs(1);
@@ -16,7 +14,7 @@ const LOOK_AFTER_CORES: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     let settings = Settings::parse();
     // Before anything runs: a signal in between must not end the process half started.
-    let signals = match watch_signals() {
+    let signals = match signals::watch() {
         Ok(signals) => signals,
         Err(error) => return fail(&error),
     };
@@ -52,25 +50,6 @@ fn main() -> ExitCode {
         // Whoever supervises the process starts it anew, with all its cores.
         Some(core) => fail(&format!("core {core} died; its panic is above")),
     }
-}
-
-/// The first signal is received here, a second one ends the process at once.
-fn watch_signals() -> std::io::Result<mpsc::Receiver<()>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let (sender, receiver) = mpsc::channel();
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            let mut stopping = false;
-            for signal in signals.forever() {
-                if stopping {
-                    std::process::exit(128 + signal);
-                }
-                stopping = true;
-                let _ = sender.send(());
-            }
-        })?;
-    Ok(receiver)
 }
 
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {

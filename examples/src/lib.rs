@@ -3,7 +3,9 @@
 //! The programs themselves are thin: each has a folder beside `src` and an entry in `README.md`.
 
 pub mod durations;
+pub mod faulty;
 pub mod gateway;
 pub mod lines;
 pub mod origin;
 pub mod server;
+pub mod signals;

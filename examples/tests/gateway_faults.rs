@@ -15,7 +15,7 @@ use test_support::{
 };
 
 /// Short for an upstream that never answers, and long for one that does.
-const SHORT_WAIT: &str = "--response-head-timeout 500ms";
+const SHORT_WAIT: &str = "--response-head-timeout 500ms --retries 0";
 
 const POST: &str = "POST / HTTP/1.1\r\nHost: site\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -164,13 +164,13 @@ fn answer_with_more_connection_options_than_anybody_needs() {
     let fault = |peer: &mut Peer| {
         peer.read_request()?;
         let options = "q,".repeat(65);
-        // The rest of it is not waited for.
+        // The rest of it is waited for a moment.
         peer.answer(format!(
             "HTTP/1.1 200 OK\r\nConnection: {options}\r\nContent-Length: 10\r\n\r\nhello"
         ))?;
         peer.stall()
     };
-    fails_once("", fault, "abandoned", told);
+    fails_once("", fault, "exchange_failed", told);
 }
 
 #[test]
@@ -236,7 +236,12 @@ fn upstream_that_does_not_take_the_connection() {
         "connection_timeout",
         "connecting to the upstream took too long",
     );
-    cannot_connect(hanging.addr(), "--connect-timeout 100ms", 2, told);
+    cannot_connect(
+        hanging.addr(),
+        "--connect-timeout 100ms --retries 0",
+        2,
+        told,
+    );
 }
 
 #[test]

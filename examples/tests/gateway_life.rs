@@ -51,7 +51,7 @@ fn requests_go_round_the_upstreams() {
 #[test]
 fn upstream_that_is_down_takes_nothing_from_the_other() {
     let (server, refused) = (Server::script(keep_alive_ok()), refused_address());
-    let gateway = Running::before(&[refused.addr(), server.addr()], "");
+    let gateway = Running::before(&[refused.addr(), server.addr()], "--retries 0");
     let mut client = gateway.client();
     for status in [502, 200, 502, 200] {
         assert_eq!(client.get("/").status(), status);

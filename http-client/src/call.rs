@@ -80,8 +80,11 @@ where
                 Err(open) => {
                     let failure = Failure::because(ErrorKind::BreakerOpen, open);
                     let at = At::unsent(Phase::Prepare, number, self.destination());
-                    // No policy retries it: all destinations were asked.
-                    self.after_failure(&failure, &at, &outgoing).await;
+                    self.record(
+                        Decision::Stop(Reason::Final),
+                        Outcome::of(&failure, &at),
+                        &at,
+                    );
                     return Err(Error::new(failure, &at, self.attempts));
                 }
             };
@@ -199,7 +202,7 @@ where
         };
         let bounds = self.bounds(at, outgoing);
         let decided = retry::after_failure(&*self.client.config.retry, &failed, &bounds);
-        self.go_on(decided, Outcome::from(&failed), at).await
+        self.go_on(decided, Outcome::of(failure, at), at).await
     }
 
     async fn after_response(&mut self, head: &ResponseHead, at: &At, outgoing: &Outgoing) -> Next {
@@ -238,16 +241,7 @@ where
         if is_counted && !budgets.withdraw(now, &at.destination) {
             decision = Decision::Stop(Reason::NoBudget);
         }
-        let destination = &at.destination;
-        tracing::debug!(%destination, attempt = at.attempt, %outcome, %decision, "attempt ended");
-        self.attempts.push(Attempt {
-            number: at.attempt,
-            destination: destination.to_string().into(),
-            reused: at.reused,
-            outcome,
-            decision,
-            elapsed: now.saturating_duration_since(self.begun),
-        });
+        self.record(decision, outcome, at);
         let Decision::Retry { pause, .. } = decision else {
             return Next::Over;
         };
@@ -264,6 +258,20 @@ where
             self.turn += 1;
         }
         Next::Again { fresh }
+    }
+
+    fn record(&mut self, decision: Decision, outcome: Outcome, at: &At) {
+        let destination = &at.destination;
+        tracing::debug!(%destination, attempt = at.attempt, %outcome, %decision, "attempt ended");
+        let now = self.client.pool.core().now();
+        self.attempts.push(Attempt {
+            number: at.attempt,
+            destination: destination.to_string().into(),
+            reused: at.reused,
+            outcome,
+            decision,
+            elapsed: now.saturating_duration_since(self.begun),
+        });
     }
 
     async fn accept(

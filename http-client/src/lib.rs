@@ -13,8 +13,9 @@
 //!   can be read once. With `Expect: 100-continue` it is held back until the peer asks for it.
 //! - Each wait for the peer has a limit ([`Timeouts`]). One that the caller gives up is no timeout.
 //! - After 101 and 2xx to CONNECT the connection leaves the pool as a [`Tunnel`].
-//! - A request is sent twice in one case only: a reused connection closed before the first byte of
-//!   an answer, and the request had not left or may be repeated ([`is_idempotent`]).
+//! - A request is sent again as a [`RetryPolicy`] says, within attempts, deadline and a
+//!   [budget](BudgetConfig). By default only what had not left, or may be repeated
+//!   ([`is_idempotent`]).
 //! - An [`Error`] tells the [phase](Phase), [how much was sent](Sent), whether the connection was
 //!   reused, and the cause.
 //!

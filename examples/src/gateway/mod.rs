@@ -9,6 +9,7 @@ mod admin;
 mod forward;
 mod hop;
 mod reply;
+mod retry;
 mod serve;
 mod settings;
 mod totals;
@@ -18,6 +19,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
+pub use retry::{NotAShare, Preset, Share};
 pub use settings::{Bound, NotABound, Settings};
 pub use totals::Totals;
 
@@ -64,6 +66,7 @@ impl Gateway {
     /// [`GatewayError`]; nothing is left running then.
     pub fn start(settings: &Settings) -> Result<Self, GatewayError> {
         let config = settings.pool_config()?;
+        let client = settings.client_config()?;
         let cpus = settings.cpus()?;
         refuse_used_port(settings.listen)?;
         let mut gateway = Starting::default();
@@ -81,7 +84,7 @@ impl Gateway {
                 listen: address,
                 upstreams: upstreams.clone(),
                 pool: config.clone(),
-                response_head_timeout: settings.response_head_timeout.get(),
+                client: client.clone(),
                 drain_timeout: settings.drain_timeout.get(),
                 client_timeouts: settings.client_timeouts,
             };

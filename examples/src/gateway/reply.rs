@@ -127,6 +127,19 @@ impl Reply {
             ),
             ErrorKind::ConnectFailed => to_failed_connect(error),
             ErrorKind::ConnectTimeout => Self::CONNECT_TIMEOUT,
+            ErrorKind::BreakerOpen => Self::new(
+                503,
+                "destination_unavailable",
+                "the upstream has failed too much of late",
+            ),
+            ErrorKind::TlsFailed => Self::new(
+                502,
+                "tls_protocol_error",
+                "the TLS handshake with the upstream failed",
+            ),
+            ErrorKind::WriteTimeout | ErrorKind::AttemptTimeout | ErrorKind::TotalTimeout => {
+                Self::new(504, "http_response_timeout", "the exchange took too long")
+            }
             ErrorKind::HeadTimeout => Self::new(
                 504,
                 "http_response_timeout",

@@ -50,16 +50,17 @@ async fn exchange(
     head: &RequestHead,
 ) -> Result<(), Broken> {
     let connection = Rc::clone(session.connection());
-    let destination = upstream.destination();
+    let destinations = upstream.destinations();
+    let destination = &destinations[0];
     let encoded = match forward::request(head, connection.peer_addr(), destination) {
         Ok(encoded) => encoded,
         Err(answer) => return reply(session, upstream, answer).await,
     };
     let outgoing = outgoing(head, encoded, &connection);
     let outcome = {
-        let mut exchanged = pin!(upstream.client.exchange(destination, outgoing, |interim| {
-            pass_interim(&connection, &interim);
-        }));
+        let pass = |interim| pass_interim(&connection, &interim);
+        let exchanged = upstream.client.exchange_with(destinations, outgoing, pass);
+        let mut exchanged = pin!(exchanged);
         session
             .beside_client(|_, cx| exchanged.as_mut().poll(cx))
             .await

@@ -8,6 +8,7 @@ use http_client::{Destination, InvalidDestination};
 use pool_core::{ConfigError, PoolConfig};
 
 use super::GatewayError;
+use super::retry::{Preset, Share};
 use crate::durations::TimeLimit;
 use crate::server::Timeouts;
 
@@ -56,6 +57,18 @@ pub struct Settings {
     /// How long an upstream may take to answer, from the last byte of the request to its head
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub response_head_timeout: TimeLimit,
+    /// How long a request may take in all, retries and bodies included
+    #[arg(long, value_name = "TIME", default_value = "none")]
+    pub request_timeout: TimeLimit,
+    /// Which requests are sent again
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Preset::Default)]
+    pub retry: Preset,
+    /// How many times a request may be sent again [default: as the policy has it]
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// How many retries an upstream is worth on a core, as a share of the requests; at least 3 a second
+    #[arg(long, value_name = "SHARE|none", default_value = "20%")]
+    pub retry_budget: Share,
     /// How long exchanges in flight may go on after SIGINT or SIGTERM
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub drain_timeout: TimeLimit,

@@ -28,7 +28,7 @@ pub(super) struct Plan {
     pub(super) listen: SocketAddr,
     pub(super) upstreams: Vec<String>,
     pub(super) pool: PoolConfig,
-    pub(super) response_head_timeout: Option<Duration>,
+    pub(super) client: ClientConfig,
     pub(super) drain_timeout: Option<Duration>,
     pub(super) client_timeouts: Timeouts,
 }
@@ -103,7 +103,9 @@ impl Worker {
 pub(super) struct Upstream {
     pub(super) client: Client<TcpConnector>,
     pub(super) counts: Counts,
+    /// All of them twice, so that a slice begins with each and has all.
     destinations: Vec<Destination>,
+    count: usize,
     next: Cell<usize>,
 }
 
@@ -111,27 +113,27 @@ impl Upstream {
     fn new(core: &Core, plan: &Plan) -> Rc<Self> {
         let connector = TcpConnector::new(core, ConnectOptions::default());
         let pool = Pool::new(core, plan.pool.clone(), connector);
-        let config = ClientConfig::default().response_head_timeout(plan.response_head_timeout);
         // The settings have refused what cannot be read.
-        let destinations = plan
-            .upstreams
-            .iter()
-            .filter_map(|text| text.parse().ok())
-            .collect();
+        let texts = plan.upstreams.iter();
+        let mut destinations: Vec<Destination> =
+            texts.filter_map(|text| text.parse().ok()).collect();
+        let count = destinations.len();
+        destinations.extend_from_within(..);
         Rc::new(Self {
-            client: Client::new(pool, config),
+            client: Client::new(pool, plan.client.clone()),
             counts: Counts::default(),
             destinations,
+            count,
             // The cores begin at different upstreams.
             next: Cell::new(plan.core),
         })
     }
 
-    /// The destination whose turn it is.
-    pub(super) fn destination(&self) -> &Destination {
+    /// All destinations, from the one whose turn it is: retries go to those after it.
+    pub(super) fn destinations(&self) -> &[Destination] {
         let next = self.next.get();
         self.next.set(next.wrapping_add(1));
-        &self.destinations[next % self.destinations.len()]
+        &self.destinations[next % self.count..][..self.count]
     }
 
     /// Whether a connection to `destination` is open. This looks at all of the pool, and is meant

@@ -86,6 +86,21 @@ impl Service {
         F: Fn(Session) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + 'static,
     {
+        Self::listen(name, address, |core, listener, stopped| async move {
+            run(&core, listener, serve, stopped).await;
+        })
+    }
+
+    /// Listens on `address` and leaves the rest to `run`, until what it is given last is ready.
+    pub(crate) fn listen<F, Fut>(
+        name: &str,
+        address: SocketAddr,
+        run: F,
+    ) -> Result<Self, ServiceError>
+    where
+        F: FnOnce(Core, TcpListener, oneshot::Receiver<()>) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
         let (report, listens) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = Core::builder().name(name).spawn(move |core| async move {
@@ -93,7 +108,7 @@ impl Service {
             match TcpListener::bind(&core, address, &options) {
                 Ok(listener) => {
                     let _ = report.send(Ok(listener.local_addr()));
-                    run(&core, listener, serve, stopped).await;
+                    run(core, listener, stopped).await;
                 }
                 Err(error) => drop(report.send(Err(error))),
             }
@@ -109,6 +124,11 @@ impl Service {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Whether it has ended by itself: its core has died.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Stops it and waits for its end.

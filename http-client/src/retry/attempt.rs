@@ -1,8 +1,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Decision, FailedAttempt};
-use crate::error::{ErrorKind, Phase, Sent};
+use super::Decision;
+use crate::error::{At, ErrorKind, Failure, Phase, Sent};
 
 /// One attempt of a request, how it ended, and what was decided then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,16 @@ pub enum Outcome {
     },
     /// With a response of this status.
     Refused(u16),
+}
+
+impl Outcome {
+    pub(crate) fn of(failure: &Failure, at: &At) -> Self {
+        Self::Failed {
+            kind: failure.kind,
+            phase: at.phase,
+            sent: at.sent,
+        }
+    }
 }
 
 impl Attempt {
@@ -122,14 +132,4 @@ pub(crate) fn retried_before(
         .iter()
         .filter(|attempt| attempt.was_retried_for(cause));
     u32::try_from(retried.count()).unwrap_or(u32::MAX)
-}
-
-impl From<&FailedAttempt<'_>> for Outcome {
-    fn from(failed: &FailedAttempt<'_>) -> Self {
-        Self::Failed {
-            kind: failed.kind,
-            phase: failed.phase,
-            sent: failed.sent,
-        }
-    }
 }

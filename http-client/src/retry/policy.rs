@@ -257,6 +257,9 @@ impl RetryTable {
 
     /// Which requests are sent again after a failure of this kind.
     ///
+    /// The rule for [`AttemptTimeout`](ErrorKind::AttemptTimeout) is for attempts that had a
+    /// connection. One that ran out of time waiting for one is judged as an acquire timeout.
+    ///
     /// # Errors
     ///
     /// [`ConfigError::OutOfRange`] for a kind that no retry cures: the caller's own faults, limits
@@ -332,7 +335,13 @@ impl RetryPolicy for RetryTable {
     }
 
     fn after_failure(&self, failed: &FailedAttempt<'_>) -> Verdict {
-        self.rule_of(failed.kind).judge(failed)
+        // Else a timeout for attempts would let the queue for connections be joined again, where
+        // an acquire timeout does not.
+        let kind = match (failed.kind, failed.phase) {
+            (ErrorKind::AttemptTimeout, Phase::Acquire) => ErrorKind::AcquireTimeout,
+            (kind, _) => kind,
+        };
+        self.rule_of(kind).judge(failed)
     }
 
     /// A response answers a request that was sent, so only those that may be repeated are, even

@@ -72,6 +72,8 @@ const JDK: RetryTable = RetryTable {
     name: "jdk",
     max_attempts: 5,
     rules: Rules {
+        // A close that a write meets before a read does is the same event.
+        write_failed: Rule::ExpiredGetOrHead,
         closed_before_response: Rule::ExpiredGetOrHead,
         reset: Rule::ExpiredGetOrHead,
         ..Rules::NEVER
@@ -147,6 +149,7 @@ impl RetryTable {
     pub const fn jdk_with(switches: JdkSwitches) -> Self {
         let mut table = JDK;
         if switches.all_methods {
+            table.rules.write_failed = Rule::Expired;
             table.rules.closed_before_response = Rule::Expired;
             table.rules.reset = Rule::Expired;
         }

@@ -1,7 +1,10 @@
+use std::ops::Range;
+
 use bytes::BytesMut;
 use http_codec::{BodyLength, DecodeError, DecodeErrorKind, Limit, Reuse};
 
 use crate::case::Case;
+use crate::chunked;
 use crate::head::{FieldList, Head};
 use crate::reader::Event;
 
@@ -44,6 +47,13 @@ pub(crate) struct Message {
     pub(crate) reuse: Vec<Reuse>,
 }
 
+impl Message {
+    fn is_chunked(&self) -> bool {
+        let body = self.head.as_ref().map(|head| head.body);
+        body == Some(BodyLength::Chunked)
+    }
+}
+
 /// Feeds the stream in pieces that end at `cuts`, then the end of file.
 pub(crate) fn read(case: &Case<'_>, cuts: &[usize]) -> Trace {
     let mut reader = case.reader();
@@ -51,7 +61,7 @@ pub(crate) fn read(case: &Case<'_>, cuts: &[usize]) -> Trace {
     let mut message = Message::default();
     let mut src = BytesMut::new();
     let mut cuts = cuts.iter().copied();
-    let (mut fed, mut eof) = (0, false);
+    let (mut fed, mut eof, mut body_at) = (0, false, 0);
     loop {
         match reader.next(&mut src, eof) {
             Ok(Event::NeedData) if fed < case.stream.len() => {
@@ -65,13 +75,14 @@ pub(crate) fn read(case: &Case<'_>, cuts: &[usize]) -> Trace {
             }
             Ok(Event::Interim(head)) => message.interim.push(head),
             Ok(Event::Head(head)) => {
+                body_at = fed - src.len();
                 message.head = Some(head);
                 message.reuse.push(reader.reuse(0));
             }
             Ok(Event::Data(data)) => message.body.extend_from_slice(&data),
             Ok(Event::End(trailers)) => {
-                check_body(&message);
                 trace.taken = fed - src.len();
+                check_body(&message, case.stream, body_at..trace.taken);
                 message.trailers = trailers;
                 message
                     .reuse
@@ -86,6 +97,9 @@ pub(crate) fn read(case: &Case<'_>, cuts: &[usize]) -> Trace {
                 let again = reader.next(&mut src, eof);
                 assert_eq!(again.err(), Some(error), "another error the second time");
                 trace.error = Some(error);
+                if message.is_chunked() {
+                    chunked::check_fault(case.stream, body_at, error);
+                }
                 break;
             }
         }
@@ -102,11 +116,18 @@ pub(crate) fn read(case: &Case<'_>, cuts: &[usize]) -> Trace {
     trace
 }
 
-fn check_body(message: &Message) {
+/// Panics unless the body has the length that the head gives it, and is what stands at `place`.
+fn check_body(message: &Message, stream: &[u8], place: Range<usize>) {
     let head = message.head.as_ref().expect("an end without a head");
     match head.body {
-        BodyLength::None => assert!(message.body.is_empty()),
-        BodyLength::Exact(length) => assert_eq!(message.body.len() as u64, length),
-        BodyLength::Chunked | BodyLength::UntilClose => {}
+        BodyLength::None => assert!(message.body.is_empty() && place.is_empty()),
+        BodyLength::Exact(length) => {
+            assert_eq!(message.body.len() as u64, length);
+            assert_eq!(message.body, stream[place]);
+        }
+        BodyLength::Chunked => {
+            chunked::check_whole(stream, place.start, place.end, &message.body);
+        }
+        BodyLength::UntilClose => assert_eq!(message.body, stream[place]),
     }
 }

@@ -3,6 +3,7 @@
 //! libFuzzer calls them from `fuzz_targets/`, the smoke test from stable Rust.
 
 mod case;
+mod chunked;
 mod decode;
 mod differential;
 mod head;

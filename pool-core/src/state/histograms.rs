@@ -115,4 +115,33 @@ mod tests {
         assert!(close(one.percentile(75.0), 0.001));
         assert!(close(one.max(), 3600.0));
     }
+
+    #[test]
+    fn all_three_distributions_merge() {
+        let millis = Duration::from_millis;
+        let recorded = |times: u64| {
+            let mut histograms = Histograms::default();
+            for n in 0..times {
+                histograms.acquire_wait.record(millis(n));
+                histograms.connect.record(millis(n));
+                histograms.connect.record(millis(n));
+            }
+            histograms.hold.record_zeros(times);
+            histograms
+        };
+        let mut all = recorded(1);
+        all.merge(&recorded(3));
+        let counts = [&all.acquire_wait, &all.connect, &all.hold].map(Histogram::count);
+        assert_eq!(counts, [4, 8, 4]);
+    }
+
+    #[test]
+    fn mean_is_in_the_middle_to_within_one_percent() {
+        let mut histogram = Histogram::default();
+        for millis in [1, 2, 6] {
+            histogram.record(Duration::from_millis(millis));
+        }
+        let off = histogram.mean().abs_diff(Duration::from_millis(3));
+        assert!(off < Duration::from_micros(30), "off by {off:?}");
+    }
 }

@@ -244,3 +244,11 @@ fn a_healthy_probe_leaves_its_connection_the_first_to_be_evicted() {
     let evicted = Effect::Close(conns[0], CloseReason::Evicted);
     assert_eq!(pool.effects(), [evicted]);
 }
+
+#[test]
+fn a_connection_that_is_probed_makes_no_room_for_another_destination() {
+    let (mut pool, _) = probed(probing().max_total(1).max_pending(0));
+    let [other] = pool.destinations();
+    let refused = Admission::Reject(Rejection::QueueFull { pending: 0 });
+    assert_eq!(pool.at(other).acquire(), refused);
+}

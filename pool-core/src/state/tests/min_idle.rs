@@ -146,3 +146,18 @@ fn a_draining_pool_connects_nothing_in_advance() {
     assert!(pool.state.is_drained());
     assert_eq!(pool.state.totals().connects, 3, "none is even begun");
 }
+
+/// On a tick, where a timer of the pool sees the very moment.
+#[test]
+fn a_destination_is_in_use_until_the_idle_timeout_has_passed_and_not_at_its_end() {
+    let timeout = TICK * 1000;
+    let mut pool = Pool::new(config().min_idle(1).idle_timeout(timeout));
+    let conn = pool.open();
+    let kept = pool.connect().expect("a connect to keep one idle");
+    pool.connected(kept);
+    pool.close(conn);
+    pool.pass(timeout - Duration::from_nanos(1));
+    assert_eq!(pool.gauges(), [0, 1, 0, 0]);
+    pool.pass(Duration::from_nanos(1));
+    assert_eq!(pool.gauges(), [0; 4]);
+}

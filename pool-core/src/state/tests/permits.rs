@@ -472,3 +472,28 @@ fn a_destination_whose_last_connection_is_evicted_is_served_as_one_that_has_noth
     assert_eq!(pool.effects(), [evicted(taken)]);
     assert!(pool.at(poor).connect().is_some(), "it gets the room");
 }
+
+#[test]
+fn a_waiter_let_in_below_the_limit_stays_when_the_limit_is_lowered_and_a_permit_denied() {
+    let limits = || config().max_connections(1);
+    let mut pool = Pool::under_a_shared_cap(limits().max_pending(5));
+    let (_, beyond) = (pool.wait(), pool.wait());
+    pool.set_config(limits().max_pending(0));
+    pool.deny();
+    let refused = pool
+        .effects()
+        .into_iter()
+        .any(|effect| matches!(effect, Effect::Reject(waiter, _) if waiter == beyond));
+    assert!(!refused);
+}
+
+#[test]
+fn an_acquire_that_no_permit_will_serve_soon_is_refused_where_nobody_may_wait() {
+    let mut pool = Pool::under_a_shared_cap(config());
+    let [first, other] = pool.destinations();
+    pool.at(first).wait();
+    pool.deny();
+    pool.set_config(config().max_pending(0));
+    let refused = Admission::Reject(Rejection::QueueFull { pending: 0 });
+    assert_eq!(pool.at(other).acquire(), refused);
+}

@@ -251,3 +251,36 @@ fn connects_that_fail_and_deliveries_that_die_are_in_no_histogram() {
     assert_eq!(histograms.hold.count(), 0);
     assert_eq!(histograms.acquire_wait.count(), 0);
 }
+
+/// Only on a tick does a timer fire at its very time, so that the time looks neither past nor to
+/// come.
+#[test]
+fn times_that_end_on_a_tick_are_over_at_it() {
+    let timeout = TICK * 1000;
+    let limits = config().max_connections(1).report_leaks(true);
+    let mut pool = Pool::new(limits.hold_timeout(timeout).acquire_timeout(timeout));
+    let conn = pool.open();
+    let waiter = pool.wait();
+    pool.pass(timeout / 2);
+    assert_eq!(pool.effects(), [leak(conn)]);
+    pool.pass(timeout / 2);
+    let effects = pool.effects();
+    let closed = Effect::ForceClose(conn, CloseReason::HoldTimeout);
+    let refused = Effect::Reject(waiter, Rejection::AcquireTimeout);
+    assert!(
+        effects.contains(&closed) && effects.contains(&refused),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn a_connection_that_expires_before_its_timer_is_set_is_not_handed_out() {
+    let lifetime = millis(1000);
+    let mut pool = Pool::new(config().max_lifetime(lifetime).idle_timeout(None));
+    let conn = pool.open();
+    pool.state.release(pool.now, conn, Disposition::Reuse);
+    carry_on(&mut pool);
+    assert_eq!(pool.candidate(), Some(conn));
+    let expired = pool.state.idle_candidate(pool.now + lifetime, pool.key);
+    assert!(expired.is_none());
+}
