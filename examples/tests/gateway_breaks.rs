@@ -144,11 +144,12 @@ fn bytes_behind_a_response_are_nobodys_and_end_the_upstream_connection() {
     rig.finish();
 }
 
-/// A client that goes away at some point of its exchange: its upstream connection closes, and the
-/// next client is served.
+/// A client that goes away at some point of its exchange: its upstream connection closes, for that
+/// reason, and the next client is served.
 fn client_leaves(
     script: impl Fn(&mut test_support::Peer) -> std::io::Result<()> + Send + Sync + 'static,
     leave: impl FnOnce(&Rig, Client),
+    reason: &str,
 ) {
     let rig = Rig::with(
         "--max-connections 1",
@@ -157,7 +158,7 @@ fn client_leaves(
     let client = rig.client();
     leave(&rig, client);
     rig.wait_settled();
-    assert_eq!(rig.closes(), [("abandoned".to_owned(), 1)]);
+    assert_eq!(rig.closes(), [(reason.to_owned(), 1)]);
     rig.server
         .wait_until(|counts| counts.open == 0 && counts.eofs + counts.resets == 1);
     assert_eq!(rig.client().get("/").text(), "ok");
@@ -166,12 +167,17 @@ fn client_leaves(
 
 #[test]
 fn client_that_resets_while_its_response_stalls_frees_the_upstream_connection() {
-    client_leaves(respond_then(0, Then::StallMidBody), |_, mut client| {
-        client.send(get("/"));
-        assert_eq!(client.head().status(), 200);
-        client.expect("01234");
-        client.reset();
-    });
+    // What is left of the response is waited for a moment.
+    client_leaves(
+        respond_then(0, Then::StallMidBody),
+        |_, mut client| {
+            client.send(get("/"));
+            assert_eq!(client.head().status(), 200);
+            client.expect("01234");
+            client.reset();
+        },
+        "exchange_failed",
+    );
 }
 
 #[test]
@@ -183,19 +189,27 @@ fn client_that_closes_while_its_response_streams_frees_the_upstream_connection()
             peer.send([b'x'; 4096])?;
         }
     };
-    client_leaves(endless, |_, mut client| {
-        client.send(get("/"));
-        assert_eq!(client.head().status(), 200);
-    });
+    client_leaves(
+        endless,
+        |_, mut client| {
+            client.send(get("/"));
+            assert_eq!(client.head().status(), 200);
+        },
+        "abandoned",
+    );
 }
 
 #[test]
 fn client_that_resets_while_it_waits_for_its_answer_frees_the_upstream_connection() {
-    client_leaves(respond_then(0, Then::StallBeforeHead), |rig, mut client| {
-        client.send(get("/"));
-        rig.server.wait_until(|counts| counts.requests == 1);
-        client.reset();
-    });
+    client_leaves(
+        respond_then(0, Then::StallBeforeHead),
+        |rig, mut client| {
+            client.send(get("/"));
+            rig.server.wait_until(|counts| counts.requests == 1);
+            client.reset();
+        },
+        "abandoned",
+    );
 }
 
 #[test]

@@ -164,13 +164,13 @@ fn answer_with_more_connection_options_than_anybody_needs() {
     let fault = |peer: &mut Peer| {
         peer.read_request()?;
         let options = "q,".repeat(65);
-        // The rest of it is not waited for.
+        // The rest of it is waited for a moment.
         peer.answer(format!(
             "HTTP/1.1 200 OK\r\nConnection: {options}\r\nContent-Length: 10\r\n\r\nhello"
         ))?;
         peer.stall()
     };
-    fails_once("", fault, "abandoned", told);
+    fails_once("", fault, "exchange_failed", told);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::await_head::{AwaitHead, Limit, LimitTimer};
 use crate::breakers::Leave;
 use crate::client::Inner;
 use crate::destination::Destination;
+use crate::drain;
 use crate::error::{At, Error, ErrorKind, Failure, Phase};
 use crate::exchange::Exchange;
 use crate::incoming::IncomingBody;
@@ -118,7 +119,7 @@ where
                         Next::Over => return self.accept(head, exchange, number).await,
                     }
                     outgoing = exchange.take_outgoing();
-                    exchange.discard(core);
+                    drain::let_go(exchange, head.body_length().bytes());
                 }
                 Err(failure) => {
                     let at = exchange.at(number, destination);

@@ -14,6 +14,7 @@ use crate::breakers::Breakers;
 use crate::budgets::{Budgets, RetryCounts};
 use crate::call::Call;
 use crate::destination::Destination;
+use crate::drain::DrainLimits;
 use crate::error::Error;
 use crate::incoming::IncomingBody;
 use crate::options::RequestOptions;
@@ -29,6 +30,7 @@ use crate::transport::Transport;
 #[derive(Clone)]
 pub struct ClientConfig {
     pub(crate) timeouts: Timeouts,
+    pub(crate) drain_limits: DrainLimits,
     pub(crate) limits: Limits,
     pub(crate) retry: Arc<dyn RetryPolicy + Send + Sync>,
     pub(crate) retry_budget: Option<BudgetConfig>,
@@ -39,6 +41,7 @@ impl Default for ClientConfig {
     fn default() -> Self {
         Self {
             timeouts: Timeouts::default(),
+            drain_limits: DrainLimits::default(),
             limits: Limits::default(),
             retry: Arc::new(RetryTable::default()),
             retry_budget: Some(BudgetConfig::default()),
@@ -110,6 +113,7 @@ impl fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientConfig")
             .field("timeouts", &self.timeouts)
+            .field("drain_limits", &self.drain_limits)
             .field("limits", &self.limits)
             .field("max_attempts", &self.retry.max_attempts())
             .field("retry_budget", &self.retry_budget)

@@ -1,6 +1,5 @@
 //! One request and its response over one connection, written and read side by side.
 
-use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use pool_core::{CloseReason, Connector, Core, Pooled};
 
 use crate::client::ClientConfig;
 use crate::destination::Destination;
+use crate::drain::DrainLimits;
 use crate::error::{At, ErrorKind, Failure, Phase, Sent};
 use crate::outgoing::Outgoing;
 use crate::timeouts::Timeouts;
@@ -29,11 +29,6 @@ const FIRST_READ: usize = 8 << 10;
 /// Room for more, once a read has filled what there was.
 const NEXT_READ: usize = 64 << 10;
 
-/// How much of a response that nobody wants is read so that its connection can be used again, and
-/// for how long. Beyond it a new connection is cheaper.
-const DISCARDED_BYTES: u64 = 64 << 10;
-const DISCARDED_TIME: Duration = Duration::from_millis(100);
-
 /// An exchange under way. Dropping it closes the connection.
 pub(crate) struct Exchange<C: Connector> {
     conn: Pooled<C>,
@@ -45,6 +40,7 @@ pub(crate) struct Exchange<C: Connector> {
     answer: Answer,
     core: Core,
     timeouts: Timeouts,
+    drain_limits: DrainLimits,
     /// How long the peer takes nothing of what waits to leave, or how long the body is held back.
     timer: ProgressTimer,
     bytes_sent: u64,
@@ -107,6 +103,7 @@ where
             answer: Answer::Awaited,
             core: core.clone(),
             timeouts: config.timeouts,
+            drain_limits: config.drain_limits,
             timer: ProgressTimer::default(),
             bytes_sent: 0,
             bytes_received: 0,
@@ -352,43 +349,10 @@ where
         Tunnel::new(self.conn.detach(), self.inbox)
     }
 
-    /// Takes the request out, to be sent again. What is left can be [discarded](Self::discard).
+    /// Takes the request out, to be sent again. What is left has to be [let go](crate::drain).
     pub(crate) fn take_outgoing(&mut self) -> Outgoing {
         let taken = Outgoing::taken(self.outgoing.sent);
         std::mem::replace(&mut self.outgoing, taken)
-    }
-
-    /// Lets go of a response that nobody wants. Where little of it is left, and the request has
-    /// left as a whole, it is read to its end so that the connection can be used again; otherwise
-    /// the connection closes.
-    pub(crate) fn discard(self, core: &Core) {
-        if !matches!(self.writing, Writing::Left) {
-            self.fail();
-            return;
-        }
-        let timed = core.clone();
-        core.spawn(async move {
-            let mut exchange = self;
-            let until = exchange.bytes_received + DISCARDED_BYTES;
-            let ended = timed.timeout(DISCARDED_TIME, poll_fn(|cx| exchange.poll_end(cx, until)));
-            match ended.await {
-                Ok(true) => exchange.finish(),
-                Ok(false) | Err(_) => drop(exchange.fail()),
-            }
-        });
-    }
-
-    /// Reads to the end; false if there is none before so many bytes were received.
-    fn poll_end(&mut self, cx: &mut Context<'_>, until: u64) -> Poll<bool> {
-        while self.bytes_received <= until {
-            match self.poll_event(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(ResponseEvent::End(_))) => return Poll::Ready(true),
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(_)) => return Poll::Ready(false),
-            }
-        }
-        Poll::Ready(false)
     }
 
     /// Closes the connection because the exchange failed and takes the request out of it.
@@ -430,6 +394,22 @@ where
             Answer::Upgraded => None,
             Answer::Awaited | Answer::Begun => self.timeouts.body_idle,
         }
+    }
+
+    /// Whether nothing is known yet that keeps the connection from being used again once the
+    /// response has come to its end.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        let closes = matches!(self.codec.reuse(0), Reuse::MustClose(_));
+        matches!(self.writing, Writing::Left) && !closes
+    }
+
+    /// How many bytes of the response have been decoded.
+    pub(crate) fn bytes_decoded(&self) -> u64 {
+        self.bytes_received - self.inbox.len() as u64
+    }
+
+    pub(crate) fn drain_limits(&self) -> DrainLimits {
+        self.drain_limits
     }
 
     pub(crate) fn core(&self) -> &Core {

@@ -11,6 +11,7 @@ use pool_core::Connector;
 
 use crate::await_head::LimitTimer;
 use crate::destination::Destination;
+use crate::drain;
 use crate::error::{Error, ErrorKind, Failure};
 use crate::exchange::Exchange;
 use crate::retry::Attempt;
@@ -20,9 +21,10 @@ use crate::tunnel::Tunnel;
 
 /// The body of a response, as it comes in. Reading it also writes what is left of the request.
 ///
-/// When it has been read to its end the connection goes back to the pool; dropped before, the
-/// connection closes. It holds the connection in the meantime, and nothing of the body beyond
-/// what was read in one go.
+/// When it has been read to its end the connection goes back to the pool. Dropped before, it is
+/// read to its end where little is left, within [`DrainLimits`](crate::DrainLimits); otherwise the
+/// connection closes. It holds the connection in the meantime, and nothing of the body beyond what
+/// was read in one go.
 pub struct IncomingBody<C: Connector>
 where
     C::Connection: Transport,
@@ -97,7 +99,7 @@ where
     ///
     /// # Errors
     ///
-    /// The body broke off, or is longer: then the connection is closed, as the rest is unread.
+    /// The body broke off, or is longer: then the rest is dropped.
     pub async fn bytes(mut self, limit: usize) -> Result<Bytes, ReadError> {
         let mut first = Bytes::new();
         let mut all = BytesMut::new();
@@ -224,6 +226,17 @@ where
         let at = exchange.at(self.attempt, &self.destination);
         exchange.fail();
         Some(Error::new(failure, &at, Vec::new()))
+    }
+}
+
+impl<C: Connector> Drop for IncomingBody<C>
+where
+    C::Connection: Transport,
+{
+    fn drop(&mut self) {
+        if let Some(exchange) = self.exchange.take() {
+            drain::let_go(exchange, self.left);
+        }
     }
 }
 

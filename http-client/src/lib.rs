@@ -7,7 +7,12 @@
 //! - Writing the request and reading the response run side by side, so an early answer is seen and
 //!   an answer that has reached the kernel is not lost to a failed write.
 //! - A connection goes back to the pool only when both messages ended clean and the codec says that
-//!   it may be used again; otherwise it is closed.
+//!   it may be used again; otherwise it is closed. Of a response that is dropped, the little that
+//!   may be left is read first ([`DrainLimits`]).
+//! - A request has a [`Body`] in full, from a factory that can make it again, or from a stream that
+//!   can be read once. With `Expect: 100-continue` it is held back until the peer asks for it.
+//! - Each wait for the peer has a limit ([`Timeouts`]). One that the caller gives up is no timeout.
+//! - After 101 and 2xx to CONNECT the connection leaves the pool as a [`Tunnel`].
 //! - A request is sent again as a [`RetryPolicy`] says, within attempts, deadline and a
 //!   [budget](BudgetConfig). By default only what had not left, or may be repeated
 //!   ([`is_idempotent`]).
@@ -48,6 +53,7 @@ mod client;
 mod connector;
 mod data_stream;
 mod destination;
+mod drain;
 mod error;
 mod exchange;
 mod incoming;
@@ -68,6 +74,7 @@ pub use client::{Client, ClientConfig};
 pub use connector::{ConnectError, TcpConnector};
 pub use data_stream::DataStream;
 pub use destination::{Destination, InvalidDestination};
+pub use drain::DrainLimits;
 pub use error::{BoxError, Error, ErrorKind, Phase, Sent};
 pub use incoming::{IncomingBody, ReadError};
 pub use options::RequestOptions;

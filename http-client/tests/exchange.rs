@@ -307,24 +307,6 @@ fn malformed_answer_closes_and_says_what_is_wrong() {
 }
 
 #[test]
-fn body_dropped_early_closes_its_connection() {
-    let server = Server::script(respond_then(0, Then::StallMidBody));
-    let address = server.addr();
-    with_client(pool_config(), client_config(), |core, client| async move {
-        let response = client.send(get(address)).await.unwrap();
-        assert_eq!(total(&client).acquired.current, 1);
-        drop(response);
-        let stats = total(&client);
-        assert_eq!(
-            (stats.acquired.current, stats.closed(CloseReason::Abandoned)),
-            (0, 1)
-        );
-        assert_in_order(&core, &client, 2).await;
-    });
-    server.wait_until(|counts| counts.open == 0);
-}
-
-#[test]
 fn body_longer_than_the_caller_reads_is_refused() {
     let server = Server::script(test_support::keep_alive_ok());
     let address = server.addr();

@@ -9,11 +9,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use common::*;
 use http_body::Frame;
-use http_client::{Body, ErrorKind};
-use test_support::{OK, Peer, Server, eventually, first_connections, keep_alive_tagged};
+use http_client::{Body, ErrorKind, Outgoing};
+use http_codec::{BodyLength, Limits, RequestWriter};
+use test_support::{Gate, OK, Peer, Server, eventually, first_connections, keep_alive_tagged};
 
 /// Gives its one piece when it is told to.
 #[derive(Clone, Default)]
@@ -138,4 +139,137 @@ fn responses_that_break_off_leave_no_socket_in_close_wait() {
         });
         eventually(DEADLINE, || server.counts().open == 0);
     }
+}
+
+/// Fault row F4: interim responses without end.
+#[test]
+fn million_interim_responses_are_an_error_after_a_few() {
+    for expects in [false, true] {
+        let server = Server::script(|peer| {
+            peer.read_request_head()?;
+            let hundred = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+            for _ in 0..1000 {
+                peer.send(&hundred)?;
+            }
+            peer.stall()
+        });
+        let address = server.addr();
+        with_client(pool_config(), client_config(), |core, client| async move {
+            let outgoing = {
+                let mut head = BytesMut::new();
+                let mut writer = RequestWriter::new(&mut head, "POST", "/").unwrap();
+                writer.field("Host", "a").unwrap();
+                if expects {
+                    writer.field("Expect", "100-continue").unwrap();
+                }
+                let sent = writer.finish(BodyLength::Exact(4)).unwrap();
+                Outgoing::new(head.freeze(), sent, Body::full("body"))
+            };
+            let seen = Rc::new(Cell::new(0));
+            let (counts, target) = (Rc::clone(&seen), destination(address));
+            let exchanged = client.exchange(&target, outgoing, move |_| {
+                counts.set(counts.get() + 1);
+            });
+            let error = exchanged.await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::MalformedResponse);
+            assert_eq!(seen.get(), Limits::default().max_interim());
+            assert_in_order(&core, &client, 2).await;
+        });
+    }
+}
+
+/// Fault row C13: a connection is handed out while the exchange before is not through with it.
+#[test]
+fn request_sent_the_moment_a_body_ends_finds_its_connection_ready() {
+    // Each response is a line of chunks that name the connection and the request.
+    let server = Server::script(|peer: &mut Peer| {
+        let mut n = 0;
+        while peer.read_request()?.is_some() {
+            n += 1;
+            let tag = test_support::tag(peer.index() + 1, n);
+            let chunk = format!("{:x}\r\n{tag}\r\n", tag.len());
+            let chunks = chunk.repeat(if n % 1000 == 0 { 1 << 17 } else { 20 });
+            peer.answer(format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"
+            ))?;
+        }
+        Ok(())
+    });
+    let address = server.addr();
+    let one = pool_config().max_connections(1);
+    with_client(one, client_config(), |_, client| async move {
+        for n in 1..=10_000 {
+            let tag = test_support::tag(1, n);
+            let body = client.send(get(address)).await.unwrap().into_body();
+            let read = body.bytes(4 << 20).await.unwrap();
+            let chunks = read.chunks(tag.len());
+            let wrong = chunks.filter(|chunk| *chunk != tag.as_bytes()).count();
+            assert_eq!((wrong, read.is_empty()), (0, false), "request {n}");
+        }
+        assert_eq!(total(&client).opened, 1);
+    });
+}
+
+#[test]
+fn trailers_of_a_request_follow_its_chunks() {
+    let whole = "3\r\none\r\n0\r\nx-sum: 42\r\n\r\n";
+    let server = Server::script(move |peer| {
+        while peer.read_request_head()?.is_some() {
+            let seen = peer.read_exact(whole.len())?;
+            assert_eq!(String::from_utf8_lossy(&seen), whole);
+            peer.answer(OK)?;
+        }
+        Ok(())
+    });
+    let address = server.addr();
+    with_client(pool_config(), client_config(), |_, client| async move {
+        for _ in 0..2 {
+            let mut frames = 0;
+            let with_trailers = body(move |_| {
+                frames += 1;
+                match frames {
+                    1 => data("one"),
+                    2 => {
+                        let mut trailers = http::HeaderMap::new();
+                        trailers.insert("x-sum", http::HeaderValue::from_static("42"));
+                        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+                    }
+                    _ => Poll::Ready(None),
+                }
+            });
+            let post = request("POST", address, with_trailers);
+            assert_eq!(fetch(&client, post).await.unwrap(), "ok");
+        }
+        assert_eq!(total(&client).opened, 1);
+    });
+    server.finish();
+}
+
+/// The answer has reached our kernel before a write to its peer fails.
+#[test]
+fn answer_is_delivered_though_the_write_after_it_fails() {
+    let gate = Gate::new();
+    let closed = gate.clone();
+    let server = Server::script(move |peer| {
+        peer.read_request_head()?;
+        peer.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")?;
+        peer.reset()?;
+        closed.open();
+        Ok(())
+    });
+    let address = server.addr();
+    with_client(pool_config(), client_config(), |core, client| async move {
+        let late = Late::default();
+        let sending = client.send(request("POST", address, Body::stream(late.clone())));
+        let reset = async {
+            until(&core, "the peer has reset", || gate.is_open()).await;
+            late.go();
+        };
+        let (response, ()) = futures_lite::future::zip(sending, reset).await;
+        let response = response.unwrap();
+        assert_eq!(response.status(), 413);
+        assert_eq!(text(response).await.unwrap(), "big");
+        assert_eq!(total(&client).idle.current, 0);
+        assert_in_order(&core, &client, 2).await;
+    });
 }
