@@ -145,6 +145,7 @@ impl BodyFramer {
     }
 }
 
+#[inline]
 pub(crate) fn check_field(name: &[u8], value: &[u8]) -> Result<(), EncodeError> {
     if !syntax::is_token(name) {
         return Err(EncodeError::BadFieldName);
@@ -163,6 +164,7 @@ pub(crate) fn put_field(dst: &mut BytesMut, name: &[u8], value: &[u8]) {
     dst.extend_from_slice(b"\r\n");
 }
 
+#[inline]
 pub(crate) fn is_framing_field(name: &[u8]) -> bool {
     syntax::is_named(name, b"content-length") || syntax::is_named(name, b"transfer-encoding")
 }

@@ -54,7 +54,7 @@ impl<'b> RequestWriter<'b> {
         if !syntax::is_token(method.as_bytes()) {
             return Err(EncodeError::BadMethod);
         }
-        if target.is_empty() || !target.bytes().all(syntax::is_target_byte) {
+        if !syntax::is_target(target.as_bytes()) {
             return Err(EncodeError::BadTarget);
         }
         let start = dst.len();

@@ -21,63 +21,51 @@ pub(crate) const fn table(more: &[u8]) -> [bool; 256] {
     table
 }
 
+#[inline]
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    const WIDTH: usize = 8;
-    let Some(last) = bytes.last_chunk::<WIDTH>() else {
-        return !bytes.is_empty() && bytes.iter().all(|&b| TOKEN[usize::from(b)]);
-    };
-    let (chunks, _) = bytes.as_chunks();
-    chunks.iter().all(all_token) && all_token(last)
-}
-
-/// Folding instead of stopping early spares a branch a byte; bad names are rare.
-fn all_token(chunk: &[u8; 8]) -> bool {
-    chunk
-        .iter()
-        .fold(true, |fine, &b| fine & TOKEN[usize::from(b)])
+    !bytes.is_empty() && all(bytes, |b| TOKEN[usize::from(b)])
 }
 
 /// A byte that a field value or a reason phrase may hold: HTAB, SP, VCHAR, obs-text.
+#[inline]
 pub(crate) fn is_text_byte(b: u8) -> bool {
-    (b >= b' ' && b != 0x7f) || b == b'\t'
+    (b >= b' ') & (b != 0x7f) | (b == b'\t')
 }
 
+#[inline]
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
-    !has_control(bytes) || bytes.iter().all(|&b| is_text_byte(b))
+    all(bytes, is_text_byte)
 }
 
-/// Whether there is a control character, HTAB among them: many bytes at a time, the last of them
-/// once more where the length is no multiple.
-fn has_control(bytes: &[u8]) -> bool {
-    if let Some(last) = bytes.last_chunk() {
-        let (chunks, _) = bytes.as_chunks();
-        return chunks.iter().any(lane_has_control) || lane_has_control(last);
+/// Whether `fine` holds for every byte; `fine` should have no branches.
+///
+/// Bytes are looked at in blocks, each as a whole: it fills a vector register. The last one overlaps
+/// the one before where the length is no multiple, since bytes one by one would take longer.
+#[inline(always)]
+fn all(bytes: &[u8], fine: impl Fn(u8) -> bool + Copy) -> bool {
+    if let Some(last) = bytes.last_chunk::<16>() {
+        let (blocks, _) = bytes.as_chunks::<16>();
+        return blocks.iter().all(|block| whole(block, fine)) && whole(last, fine);
     }
-    match (bytes.first_chunk(), bytes.last_chunk()) {
-        (Some(first), Some(last)) => word_has_control(first) || word_has_control(last),
-        _ => bytes.iter().any(|b| b.is_ascii_control()),
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        return whole(first, fine) & whole(last, fine);
     }
+    bytes.iter().fold(true, |all, &b| all & fine(b))
 }
 
-/// As wide as every x86-64 and aarch64 processor compares at once.
-fn lane_has_control(lane: &[u8; 16]) -> bool {
-    lane.iter().fold(false, |any, b| any | b.is_ascii_control())
-}
-
-fn word_has_control(word: &[u8; 8]) -> bool {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = ONES << 7;
-    let word = u64::from_ne_bytes(*word);
-    // The borrow of a byte that is too small reaches the next only where the answer is known.
-    let below_space = word.wrapping_sub(ONES * 0x20) & !word;
-    let delete = word ^ (ONES * 0x7f);
-    let is_delete = delete.wrapping_sub(ONES) & !delete;
-    (below_space | is_delete) & HIGH != 0
+#[inline(always)]
+fn whole<const N: usize>(block: &[u8; N], fine: impl Fn(u8) -> bool) -> bool {
+    block.iter().fold(true, |all, &b| all & fine(b))
 }
 
 /// A byte that may stand in a request target before its closing space.
+#[inline]
 pub(crate) fn is_target_byte(b: u8) -> bool {
-    b > b' ' && b < 0x7f
+    (b > b' ') & (b < 0x7f)
+}
+
+pub(crate) fn is_target(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && all(bytes, is_target_byte)
 }
 
 /// Whether a token is `lower`, which has letters and hyphens only, in any case.
@@ -178,34 +166,28 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_is_not_of_a_token_is_found_at_every_place() {
-        assert!(!is_token(b""));
-        for len in 1..30 {
+    fn bytes_of_another_class_are_found_at_every_place() {
+        for len in 1..=40 {
             for at in 0..len {
                 for b in 0..=255 {
-                    let mut token = vec![b'a'; len];
-                    token[at] = b;
-                    let fine = b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-                    assert_eq!(is_token(&token), fine, "{b:#x} at {at} of {len}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn control_characters_are_found_at_every_place() {
-        for len in 0..40 {
-            for at in 0..len {
-                for b in 0..=255 {
-                    for filling in [b'a', b' ', 0xff, 0x80] {
+                    let of = |filling| {
                         let mut text = vec![filling; len];
                         text[at] = b;
-                        assert_eq!(is_text(&text), is_text_byte(b), "{b:#x} at {at} of {len}");
+                        text
+                    };
+                    for filling in [b'a', b' ', b'\t', 0xff, 0x80] {
+                        let text = of(filling);
+                        let fine = b == b'\t' || !b.is_ascii_control();
+                        assert_eq!(is_text(&text), fine, "{b:#x} at {at} of {len}");
                     }
+                    let text = of(b'-');
+                    let token = b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+                    assert_eq!(is_token(&text), token, "{b:#x} at {at} of {len}");
+                    assert_eq!(is_target(&text), b.is_ascii_graphic(), "{b:#x} at {at} of {len}");
                 }
             }
         }
-        assert!(is_text(b""));
+        assert!(is_text(b"") && !is_token(b"") && !is_target(b""));
     }
 
     #[test]
