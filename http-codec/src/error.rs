@@ -181,7 +181,8 @@ pub enum EncodeError {
     /// A request has a second `Host`.
     #[error("the request has more than one Host field")]
     DuplicateHost,
-    /// The message may have no body: CONNECT and TRACE requests, HEAD, 1xx, 204, 205, 304.
+    /// The message may have no body: CONNECT and TRACE requests, answers to HEAD, 1xx, 204, 205, 304,
+    /// and a response whose head was written with an empty one.
     #[error("this message may have no body")]
     BodyNotAllowed,
     /// A request body must end without closing the connection (RFC 9112 §6.3).

@@ -217,9 +217,9 @@ impl ServerExchange {
         self.response.is_some_and(|response| response.is_done())
     }
 
-    /// May body data follow the response head that was written? False before it is written, and
-    /// for answers to HEAD, 101, 204, 304 and 2xx to CONNECT: the data of such a body is to be
-    /// skipped.
+    /// May body data follow the response head that was written? False before it is written, after
+    /// [`BodyLength::None`] and `Exact(0)`, and for answers to HEAD, 101, 204, 205, 304 and 2xx to
+    /// CONNECT: the data of such a body is to be skipped.
     #[must_use]
     pub fn body_allowed(&self) -> bool {
         self.response.is_some_and(|response| response.allows_body())
@@ -282,7 +282,7 @@ impl ServerExchange {
             BodyLength::None => BodyLength::Exact(0),
             body => body,
         };
-        let body = if upgraded || is_head || matches!(status, 204 | 304) {
+        let body = if empty || upgraded || is_head || matches!(status, 204 | 304) {
             BodyLength::None
         } else {
             announced

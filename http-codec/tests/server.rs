@@ -127,6 +127,25 @@ fn answers_to_head_need_no_data() {
 }
 
 #[test]
+fn responses_begun_without_a_body_allow_no_data_and_are_done() {
+    for (status, body) in [
+        (200, BodyLength::None),
+        (200, BodyLength::Exact(0)),
+        (205, BodyLength::None),
+        (205, BodyLength::Exact(0)),
+    ] {
+        let (head, mut exchange) = answer(GET, status, body);
+        assert!(head.contains("\r\nContent-Length: 0\r\n"), "{head}");
+        assert!(!exchange.body_allowed() && exchange.response_done());
+        assert_eq!(exchange.frame_data(1), Err(EncodeError::BodyNotAllowed));
+        assert_eq!(exchange.frame_end(None, &mut BytesMut::new()), Ok(()));
+        assert_eq!(exchange.reuse(), Reuse::KeepAlive, "{status} {body:?}");
+    }
+    let (_, exchange) = answer(GET, 200, BodyLength::Exact(1));
+    assert!(exchange.body_allowed() && !exchange.response_done());
+}
+
+#[test]
 fn bodies_where_none_may_be_are_refused_and_leave_no_trace() {
     for status in [204, 205] {
         let mut exchange = accepted(GET);
