@@ -156,8 +156,8 @@ pub(crate) fn check_field(name: &[u8], value: &[u8]) -> Result<(), EncodeError> 
     Ok(())
 }
 
+#[inline]
 pub(crate) fn put_field(dst: &mut BytesMut, name: &[u8], value: &[u8]) {
-    dst.reserve(name.len() + value.len() + 4);
     dst.extend_from_slice(name);
     dst.extend_from_slice(b": ");
     dst.extend_from_slice(value);

@@ -94,9 +94,6 @@ impl<'b> RequestWriter<'b> {
     ) -> Result<(), EncodeError> {
         let (name, value) = (name.as_ref(), value.as_ref());
         frame::check_field(name, value)?;
-        if frame::is_framing_field(name) {
-            return Err(EncodeError::FramingField);
-        }
         match name.len() {
             4 if is_named(name, b"host") => {
                 if self.notes.hosts > 0 {
@@ -112,6 +109,7 @@ impl<'b> RequestWriter<'b> {
                 self.notes.upgrade_field |= !syntax::trim(value).is_empty();
             }
             10 if is_named(name, b"connection") => self.notes.note_connection(value),
+            14 | 17 if frame::is_framing_field(name) => return Err(EncodeError::FramingField),
             _ => {}
         }
         frame::put_field(self.dst, name, value);
