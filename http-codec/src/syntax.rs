@@ -183,7 +183,11 @@ mod tests {
                     let text = of(b'-');
                     let token = b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
                     assert_eq!(is_token(&text), token, "{b:#x} at {at} of {len}");
-                    assert_eq!(is_target(&text), b.is_ascii_graphic(), "{b:#x} at {at} of {len}");
+                    assert_eq!(
+                        is_target(&text),
+                        b.is_ascii_graphic(),
+                        "{b:#x} at {at} of {len}"
+                    );
                 }
             }
         }
