@@ -88,6 +88,23 @@ fn connection_is_back_at_once_where_the_rest_is_there_already() {
 }
 
 #[test]
+fn body_dropped_after_its_last_byte_gives_its_connection_back() {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    let none = client_config().drain_limits(DrainLimits::NONE);
+    with_client(pool_config(), none, |_, client| async move {
+        for _ in 0..3 {
+            let mut body = client.send(get(address)).await.unwrap().into_body();
+            let data = body.frame().await.unwrap().unwrap();
+            assert_eq!(data.into_data().unwrap(), "ok");
+            drop(body);
+            let stats = total(&client);
+            assert_eq!((stats.idle.current, stats.opened), (1, 1));
+        }
+    });
+}
+
+#[test]
 fn connection_closes_at_once_where_it_cannot_be_used_again_or_too_much_is_left() {
     let until_close = "HTTP/1.1 200 OK\r\n\r\n0";
     let answers = [
