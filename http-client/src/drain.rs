@@ -119,9 +119,6 @@ where
                 Poll::Ready(Ok(_)) => {}
             }
         }
-        if self.exchange.bytes_decoded() > self.until {
-            return Poll::Ready(false);
-        }
         let (core, time) = (self.exchange.core(), self.time);
         let timer = self.timer.get_or_insert_with(|| core.sleep(time));
         Pin::new(timer).poll(cx).map(|()| false)

@@ -152,6 +152,12 @@ fn rest_that_turns_out_to_be_too_much_too_late_or_broken_closes_the_connection()
     let chunk = "a\r\n0123456789\r\n".to_owned();
     for (first, rest, limits) in [
         (CHUNKED.to_owned() + &chunk, chunk.clone(), in_time(20)),
+        // All of it in one read.
+        (
+            CHUNKED.to_owned() + &chunk.repeat(3) + "0\r\n\r\n",
+            String::new(),
+            in_time(20),
+        ),
         // In pieces of one byte the sizes are most of it.
         (CHUNKED.to_owned(), "1\r\nx\r\n".repeat(4), in_time(20)),
         (CHUNKED.to_owned(), "x\r\n".to_owned(), in_time(20)),
