@@ -137,7 +137,12 @@ impl Reply {
                 "tls_protocol_error",
                 "the TLS handshake with the upstream failed",
             ),
-            ErrorKind::WriteTimeout | ErrorKind::AttemptTimeout | ErrorKind::TotalTimeout => {
+            ErrorKind::WriteTimeout => Self::new(
+                504,
+                "http_response_timeout",
+                "the upstream took too long to take the request",
+            ),
+            ErrorKind::AttemptTimeout | ErrorKind::TotalTimeout => {
                 Self::new(504, "http_response_timeout", "the exchange took too long")
             }
             ErrorKind::HeadTimeout => Self::new(

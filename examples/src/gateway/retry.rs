@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use http_client::{BudgetConfig, ClientConfig, RetryTable};
+use http_client::{BudgetConfig, ClientConfig, RetryTable, Timeouts};
 use pool_core::ConfigError;
 
 use super::settings::Settings;
@@ -88,11 +88,14 @@ impl Settings {
             .retry_budget
             .0
             .map(|percent| BudgetConfig::builder().ratio(percent / 100.0).build());
+        let timeouts = Timeouts::builder()
+            .total(self.request_timeout.get())
+            .response_head(self.response_head_timeout.get())
+            .write_stall(self.write_timeout.get());
         Ok(ClientConfig::default()
             .retry(table)
             .retry_budget(budget.transpose()?)
-            .request_timeout(self.request_timeout.get())
-            .response_head_timeout(self.response_head_timeout.get()))
+            .timeouts(timeouts.build()?))
     }
 }
 

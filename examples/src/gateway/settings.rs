@@ -57,6 +57,9 @@ pub struct Settings {
     /// How long an upstream may take to answer, from the last byte of the request to its head
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub response_head_timeout: TimeLimit,
+    /// How long an upstream may take nothing of a request that waits to leave
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    pub write_timeout: TimeLimit,
     /// How long a request may take in all, retries and bodies included
     #[arg(long, value_name = "TIME", default_value = "none")]
     pub request_timeout: TimeLimit,
