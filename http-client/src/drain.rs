@@ -70,6 +70,9 @@ pub(crate) fn let_go<C: Connector>(exchange: Exchange<C>, left: Option<u64>)
 where
     C::Connection: Transport,
 {
+    if exchange.is_over() {
+        return exchange.finish();
+    }
     let limits = exchange.drain_limits();
     let few = limits.bytes > 0 && left.is_none_or(|left| left <= limits.bytes);
     if !few || !exchange.may_be_kept() {
@@ -115,9 +118,6 @@ where
                 }
                 Poll::Ready(Ok(_)) => {}
             }
-        }
-        if self.exchange.bytes_decoded() > self.until {
-            return Poll::Ready(false);
         }
         let (core, time) = (self.exchange.core(), self.time);
         let timer = self.timer.get_or_insert_with(|| core.sleep(time));

@@ -331,13 +331,21 @@ where
         Failure::of_io(error, ErrorKind::Reset)
     }
 
-    /// Gives the connection back if the exchange ended clean on both sides, else closes it.
-    pub(crate) fn finish(self) {
-        let reuse = match self.writing {
+    /// Whether nothing is left of it, on either side, and the connection can be used again.
+    pub(crate) fn is_over(&self) -> bool {
+        self.reuse() == Reuse::KeepAlive
+    }
+
+    fn reuse(&self) -> Reuse {
+        match self.writing {
             Writing::Left => self.codec.reuse(self.inbox.len()),
             _ => Reuse::NotYet,
-        };
-        match reuse {
+        }
+    }
+
+    /// Gives the connection back if the exchange ended clean on both sides, else closes it.
+    pub(crate) fn finish(self) {
+        match self.reuse() {
             Reuse::KeepAlive => self.conn.release(),
             Reuse::MustClose(why) => self.conn.close(close_reason(why)),
             Reuse::NotYet => self.conn.close(CloseReason::ExchangeFailed),

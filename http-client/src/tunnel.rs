@@ -27,7 +27,16 @@ pub struct Tunnel<C: Connector> {
 
 impl<C: Connector> Tunnel<C> {
     pub(crate) fn new(connection: C::Connection, first: BytesMut) -> Self {
-        Self { connection, first }
+        let mut tunnel = Self { connection, first };
+        tunnel.forget_if_read();
+        tunnel
+    }
+
+    /// A tunnel may live for days, and its first bytes are cut from a whole block.
+    fn forget_if_read(&mut self) {
+        if self.first.is_empty() {
+            self.first = BytesMut::new();
+        }
     }
 
     /// The connection, for what only it can do. Not for reading: what the peer sent behind its
@@ -59,10 +68,7 @@ where
         }
         let n = self.first.len().min(buf.len());
         self.first.copy_to_slice(&mut buf[..n]);
-        if self.first.is_empty() {
-            // A tunnel may live for days, and its first bytes are cut from a whole block.
-            self.first = BytesMut::new();
-        }
+        self.forget_if_read();
         Poll::Ready(Ok(n))
     }
 }

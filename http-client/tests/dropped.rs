@@ -88,6 +88,23 @@ fn connection_is_back_at_once_where_the_rest_is_there_already() {
 }
 
 #[test]
+fn body_dropped_after_its_last_byte_gives_its_connection_back() {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    let none = client_config().drain_limits(DrainLimits::NONE);
+    with_client(pool_config(), none, |_, client| async move {
+        for _ in 0..3 {
+            let mut body = client.send(get(address)).await.unwrap().into_body();
+            let data = body.frame().await.unwrap().unwrap();
+            assert_eq!(data.into_data().unwrap(), "ok");
+            drop(body);
+            let stats = total(&client);
+            assert_eq!((stats.idle.current, stats.opened), (1, 1));
+        }
+    });
+}
+
+#[test]
 fn connection_closes_at_once_where_it_cannot_be_used_again_or_too_much_is_left() {
     let until_close = "HTTP/1.1 200 OK\r\n\r\n0";
     let answers = [
@@ -135,6 +152,12 @@ fn rest_that_turns_out_to_be_too_much_too_late_or_broken_closes_the_connection()
     let chunk = "a\r\n0123456789\r\n".to_owned();
     for (first, rest, limits) in [
         (CHUNKED.to_owned() + &chunk, chunk.clone(), in_time(20)),
+        // All of it in one read.
+        (
+            CHUNKED.to_owned() + &chunk.repeat(3) + "0\r\n\r\n",
+            String::new(),
+            in_time(20),
+        ),
         // In pieces of one byte the sizes are most of it.
         (CHUNKED.to_owned(), "1\r\nx\r\n".repeat(4), in_time(20)),
         (CHUNKED.to_owned(), "x\r\n".to_owned(), in_time(20)),

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::*;
@@ -15,28 +17,24 @@ fn config(timeouts: TimeoutsBuilder) -> ClientConfig {
     ClientConfig::default().timeouts(timeouts.build().unwrap())
 }
 
-/// Sends four of ten bytes, and the rest at the gate; then answers like others. The second gate
-/// opens when the rest is sent.
-fn pauses_in_its_body(gate: &Gate) -> (Server, Gate) {
-    let (gate, sent) = (gate.clone(), Gate::new());
-    let tells = sent.clone();
+/// Sends four of ten bytes, and the rest at the gate; then answers like others.
+fn pauses_in_its_body(gate: &Gate) -> Server {
+    let gate = gate.clone();
     let pauses = move |peer: &mut test_support::Peer| {
         peer.read_request()?;
         peer.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123")?;
         peer.wait_at(&gate)?;
         peer.send("456789")?;
-        tells.open();
         keep_alive_ok()(peer)
     };
-    let server = Server::script(first_connections(1, pauses, keep_alive_ok()));
-    (server, sent)
+    Server::script(first_connections(1, pauses, keep_alive_ok()))
 }
 
 /// Fault row C5.
 #[test]
 fn connection_whose_body_paused_for_too_long_is_not_used_again() {
     let gate = Gate::new();
-    let (server, _) = pauses_in_its_body(&gate);
+    let server = pauses_in_its_body(&gate);
     let address = server.addr();
     let short = config(Timeouts::builder().body_idle(Duration::from_millis(50)));
     with_client(pool_config(), short, |core, client| async move {
@@ -60,33 +58,41 @@ fn connection_whose_body_paused_for_too_long_is_not_used_again() {
 
 #[test]
 fn body_that_nobody_waits_for_is_not_late() {
-    let gate = Gate::new();
-    let (server, sent) = pauses_in_its_body(&gate);
+    let (gate, sent) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
+    let (passed, tells) = (gate.clone(), Arc::clone(&sent));
+    let server = Server::script(move |peer| {
+        peer.read_request()?;
+        peer.answer("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")?;
+        for piece in ["0123", "4567", "89ab"] {
+            peer.wait_at(&passed)?;
+            peer.send(piece)?;
+            tells.fetch_add(1, Ordering::SeqCst);
+        }
+        peer.stall()
+    });
     let address = server.addr();
     let limit = Duration::from_millis(50);
     let short = config(Timeouts::builder().body_idle(limit));
     with_client(pool_config(), short, |core, client| async move {
         let mut body = client.send(get(address)).await.unwrap().into_body();
-        assert_eq!(
-            body.frame().await.unwrap().unwrap().into_data().unwrap(),
-            "0123"
-        );
-        core.sleep(2 * limit).await;
-        let now_it_is_waited_for = poll_once(body.frame()).await;
-        assert!(now_it_is_waited_for.is_none(), "{now_it_is_waited_for:?}");
-        gate.open();
-        until(&core, "the rest is there", || sent.is_open()).await;
-        assert_eq!(
-            body.frame().await.unwrap().unwrap().into_data().unwrap(),
-            "456789"
-        );
+        for (n, piece) in ["0123", "4567", "89ab"].into_iter().enumerate() {
+            let waited_for = poll_once(body.frame()).await;
+            assert!(waited_for.is_none(), "{waited_for:?}");
+            gate.admit(1);
+            // Not by waiting for the body, which has its limit again.
+            until(&core, "it is there", || sent.load(Ordering::SeqCst) > n).await;
+            let data = body.frame().await.unwrap().unwrap().into_data();
+            assert_eq!(data.unwrap(), piece);
+            core.sleep(2 * limit).await;
+        }
+        assert!(body.frame().await.is_none());
     });
 }
 
 #[test]
 fn body_may_pause_for_ever_without_a_limit() {
     let gate = Gate::new();
-    let (server, _) = pauses_in_its_body(&gate);
+    let server = pauses_in_its_body(&gate);
     let address = server.addr();
     let none = config(Timeouts::builder().body_idle(None));
     with_client(pool_config(), none, |core, client| async move {
@@ -152,7 +158,7 @@ fn total_does_not_undo_a_body_that_has_come_as_a_whole() {
 #[test]
 fn wait_for_a_body_that_is_dropped_loses_nothing_and_is_no_timeout() {
     let gate = Gate::new();
-    let (server, _) = pauses_in_its_body(&gate);
+    let server = pauses_in_its_body(&gate);
     let address = server.addr();
     let limits = Timeouts::builder().body_idle(DEADLINE).total(DEADLINE);
     with_client(pool_config(), config(limits), |_, client| async move {

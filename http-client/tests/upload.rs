@@ -213,32 +213,38 @@ fn request_that_the_peer_does_not_take_has_a_deadline_whatever_its_body_does() {
 #[test]
 fn stalled_request_does_not_take_the_response_with_it() {
     let limit = Duration::from_millis(20);
-    for unread in large_bodies() {
-        let gate = Gate::new();
-        let passed = gate.clone();
-        let server = Server::script(move |peer| {
-            peer.read_request_head()?;
-            peer.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nb")?;
-            peer.wait_at(&passed)?;
-            peer.send("ig")?;
-            peer.stall_without_reading()
+    let gate = Gate::new();
+    let passed = gate.clone();
+    let server = Server::script(move |peer| {
+        peer.read_request_head()?;
+        peer.answer("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nb")?;
+        peer.wait_at(&passed)?;
+        peer.send("ig")?;
+        peer.stall_without_reading()
+    });
+    let address = server.addr();
+    let timeouts = Timeouts::builder().write_stall(limit).build().unwrap();
+    let config = client_config().timeouts(timeouts);
+    with_client(pool_config(), config, |core, client| async move {
+        // It begins when the response has, so that the limit does not meet a slow answer.
+        let begun = Rc::new(Cell::new(false));
+        let begins = Rc::clone(&begun);
+        let endless = body(move |_| match begins.get() {
+            true => data(Bytes::from_static(&[0; 16 << 10])),
+            false => Poll::Pending,
         });
-        let address = server.addr();
-        let timeouts = Timeouts::builder().write_stall(limit).build().unwrap();
-        let config = client_config().timeouts(timeouts);
-        with_client(pool_config(), config, |core, client| async move {
-            let sending = client.send(request("POST", address, unread));
-            let body = sending.await.unwrap().into_body().bytes(9);
-            let stalled = async {
-                core.sleep(5 * limit).await;
-                gate.open();
-            };
-            let (body, ()) = futures_lite::future::zip(body, stalled).await;
-            assert_eq!(body.unwrap(), "big");
-            assert_eq!(total(&client).idle.current, 0);
-            assert_in_order(&core, &client, 1).await;
-        });
-    }
+        let response = client.send(request("POST", address, endless)).await;
+        begun.set(true);
+        let body = response.unwrap().into_body().bytes(9);
+        let stalled = async {
+            core.sleep(5 * limit).await;
+            gate.open();
+        };
+        let (body, ()) = futures_lite::future::zip(body, stalled).await;
+        assert_eq!(body.unwrap(), "big");
+        assert_eq!(total(&client).idle.current, 0);
+        assert_in_order(&core, &client, 1).await;
+    });
 }
 
 /// A request that promises four bytes.
