@@ -7,5 +7,6 @@ pub mod faulty;
 pub mod gateway;
 pub mod lines;
 pub mod origin;
+pub mod retry_flags;
 pub mod server;
 pub mod signals;

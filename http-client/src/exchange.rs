@@ -438,12 +438,17 @@ where
         &self.outgoing
     }
 
+    /// Whether its connection had been used before.
+    pub(crate) fn is_reused(&self) -> bool {
+        self.conn.is_reused()
+    }
+
     /// Where the exchange stands.
     pub(crate) fn at(&self, attempt: u32, destination: &Destination) -> At {
         At {
             phase: self.phase(),
             sent: self.sent(),
-            reused: self.conn.is_reused(),
+            reused: self.is_reused(),
             attempt,
             destination: destination.clone(),
         }

@@ -31,6 +31,7 @@ where
 {
     exchange: Option<Exchange<C>>,
     destination: Destination,
+    reused: bool,
     attempt: u32,
     attempts: Vec<Attempt>,
     deadline: LimitTimer,
@@ -57,6 +58,7 @@ where
         deadline: LimitTimer,
     ) -> Self {
         Self {
+            reused: exchange.is_reused(),
             exchange: Some(exchange),
             destination,
             attempt,
@@ -80,6 +82,18 @@ where
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
+    }
+
+    /// Where the response came from: of several destinations, the one that answered.
+    #[must_use]
+    pub fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// Whether it came over a connection that had been used before.
+    #[must_use]
+    pub fn is_reused(&self) -> bool {
+        self.reused
     }
 
     /// Takes the next data or the trailers; `None` is the clean end.

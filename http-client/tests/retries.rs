@@ -334,7 +334,7 @@ fn retries_go_to_the_next_destination_in_turn() {
     let (refused, server) = (refused_address(), Server::script(keep_alive_ok()));
     let places = [refused.addr(), server.addr()].map(destination);
     with_client(pool_config(), at_once(), |core, client| async move {
-        for method in ["GET", "POST"] {
+        for (method, reused) in [("GET", false), ("POST", true)] {
             let sent = client
                 .exchange_with(&places, outgoing(method), |_| {})
                 .await;
@@ -348,6 +348,7 @@ fn retries_go_to_the_next_destination_in_turn() {
                 other => panic!("{other:?}"),
             };
             assert_eq!(kind, ErrorKind::ConnectRefused);
+            assert_eq!((body.destination(), body.is_reused()), (&places[1], reused));
             body.bytes(10).await.unwrap();
         }
         let nowhere = client.exchange_with(&[], outgoing("GET"), |_| {}).await;

@@ -9,7 +9,6 @@ mod admin;
 mod forward;
 mod hop;
 mod reply;
-mod retry;
 mod serve;
 mod settings;
 mod totals;
@@ -19,7 +18,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-pub use retry::{NotAShare, Preset, Share};
 pub use settings::{Bound, NotABound, Settings};
 pub use totals::Totals;
 

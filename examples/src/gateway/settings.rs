@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 use clap::Parser;
-use http_client::{Destination, InvalidDestination};
+use http_client::{ClientConfig, Destination, InvalidDestination, Timeouts as RequestTimeouts};
 use pool_core::{ConfigError, PoolConfig};
 
 use super::GatewayError;
-use super::retry::{Preset, Share};
 use crate::durations::TimeLimit;
+use crate::retry_flags::RetryFlags;
 use crate::server::Timeouts;
 
 /// A reverse proxy over pinned connection pools. Runs until SIGINT or SIGTERM.
@@ -63,15 +63,9 @@ pub struct Settings {
     /// How long a request may take in all, retries and bodies included
     #[arg(long, value_name = "TIME", default_value = "none")]
     pub request_timeout: TimeLimit,
-    /// Which requests are sent again
-    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Preset::Default)]
-    pub retry: Preset,
-    /// How many times a request may be sent again [default: as the policy has it]
-    #[arg(long, value_name = "N")]
-    pub retries: Option<u32>,
-    /// How many retries an upstream is worth on a core, as a share of the requests; at least 3 a second
-    #[arg(long, value_name = "SHARE|none", default_value = "20%")]
-    pub retry_budget: Share,
+    /// Which requests are sent again, and how often
+    #[command(flatten)]
+    pub retry: RetryFlags,
     /// How long exchanges in flight may go on after SIGINT or SIGTERM
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub drain_timeout: TimeLimit,
@@ -101,6 +95,20 @@ impl Settings {
             .max_lifetime(self.max_lifetime.get())
             .max_uses(self.max_uses.0)
             .build()
+    }
+
+    /// How each core's client behaves.
+    ///
+    /// # Errors
+    ///
+    /// A value is out of its range.
+    pub fn client_config(&self) -> Result<ClientConfig, ConfigError> {
+        let timeouts = RequestTimeouts::builder()
+            .total(self.request_timeout.get())
+            .response_head(self.response_head_timeout.get())
+            .write_stall(self.write_timeout.get());
+        let config = ClientConfig::default().timeouts(timeouts.build()?);
+        self.retry.apply(config)
     }
 
     /// The CPUs to serve on.
@@ -197,6 +205,23 @@ mod tests {
         assert_eq!(config.hold_timeout(), Some(Duration::from_secs(3600)));
         assert_eq!(config.max_lifetime(), Some(Duration::from_secs(600)));
         assert_eq!(config.max_uses(), Some(500));
+    }
+
+    #[test]
+    fn flags_reach_the_client() {
+        let line = "--retries 4 --retry-budget 12.5% --request-timeout 3s \
+                    --response-head-timeout 2s --write-timeout none";
+        let config = parse(line).unwrap().client_config().unwrap();
+        let shown = format!("{config:?}");
+        for part in [
+            "max_attempts: 5",
+            "125000",
+            "total: Some(3s)",
+            "response_head: Some(2s)",
+            "write_stall: None",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
     }
 
     #[test]

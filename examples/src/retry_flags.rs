@@ -1,13 +1,50 @@
-//! What the command line says of retries.
+//! What a command line says of retries.
 
 use std::fmt;
 use std::str::FromStr;
 
-use clap::ValueEnum;
-use http_client::{BudgetConfig, ClientConfig, RetryTable, Timeouts};
+use clap::{Args, ValueEnum};
+use http_client::{BudgetConfig, ClientConfig, RetryTable};
 use pool_core::ConfigError;
 
-use super::settings::Settings;
+/// The flags about retries.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct RetryFlags {
+    /// Which requests are sent again
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = Preset::Default)]
+    pub retry: Preset,
+    /// How many times a request may be sent again [default: as the policy has it]
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// How many retries a destination is worth on a core, as a share of the requests; at least 3 a second
+    #[arg(long, value_name = "SHARE|none", default_value = "20%")]
+    pub retry_budget: Share,
+}
+
+impl RetryFlags {
+    /// The policy that they name.
+    #[must_use]
+    pub fn table(&self) -> RetryTable {
+        let table = self.retry.table();
+        match self.retries {
+            Some(retries) => table.retries(retries),
+            None => table,
+        }
+    }
+
+    /// `config` with the policy and the budget that they name.
+    ///
+    /// # Errors
+    ///
+    /// A value is out of its range.
+    pub fn apply(&self, config: ClientConfig) -> Result<ClientConfig, ConfigError> {
+        let budget = self
+            .retry_budget
+            .0
+            .map(|percent| BudgetConfig::builder().ratio(percent / 100.0).build());
+        Ok(config.retry(self.table()).retry_budget(budget.transpose()?))
+    }
+}
 
 /// The retry presets by the names that they have on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -73,39 +110,25 @@ impl fmt::Display for Share {
     }
 }
 
-impl Settings {
-    /// How each core's client behaves.
-    ///
-    /// # Errors
-    ///
-    /// A value is out of its range.
-    pub fn client_config(&self) -> Result<ClientConfig, ConfigError> {
-        let mut table = self.retry.table();
-        if let Some(retries) = self.retries {
-            table = table.retries(retries);
-        }
-        let budget = self
-            .retry_budget
-            .0
-            .map(|percent| BudgetConfig::builder().ratio(percent / 100.0).build());
-        let timeouts = Timeouts::builder()
-            .total(self.request_timeout.get())
-            .response_head(self.response_head_timeout.get())
-            .write_stall(self.write_timeout.get());
-        Ok(ClientConfig::default()
-            .retry(table)
-            .retry_budget(budget.transpose()?)
-            .timeouts(timeouts.build()?))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
 
-    fn parse(line: &str) -> Result<Settings, clap::Error> {
-        Settings::try_parse_from(std::iter::once("gateway").chain(line.split_whitespace()))
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: RetryFlags,
+    }
+
+    fn parse(line: &str) -> Result<RetryFlags, clap::Error> {
+        let words = std::iter::once("program").chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.flags)
+    }
+
+    fn config(line: &str) -> String {
+        let config = parse(line).unwrap().apply(ClientConfig::default());
+        format!("{:?}", config.unwrap())
     }
 
     #[test]
@@ -118,25 +141,18 @@ mod tests {
             ("jdk", RetryTable::jdk()),
             ("async", RetryTable::apache_async_4_1()),
         ] {
-            let settings = parse(&format!("--retry {name}")).unwrap();
-            assert_eq!(settings.retry.table(), table);
+            assert_eq!(parse(&format!("--retry {name}")).unwrap().table(), table);
         }
-        assert_eq!(parse("").unwrap().retry, Preset::Default);
+        assert_eq!(parse("").unwrap().table(), RetryTable::default());
     }
 
     #[test]
     fn flags_reach_the_client() {
-        let line = "--retries 4 --retry-budget 12.5% --request-timeout 3s";
-        let config = parse(line).unwrap().client_config().unwrap();
-        let shown = format!("{config:?}");
-        for part in ["max_attempts: 5", "125000", "total: Some(3s)"] {
+        let shown = config("--retries 4 --retry-budget 12.5%");
+        for part in ["max_attempts: 5", "125000"] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
-        let config = parse("--retry-budget none")
-            .unwrap()
-            .client_config()
-            .unwrap();
-        assert!(format!("{config:?}").contains("retry_budget: None"));
+        assert!(config("--retry-budget none").contains("retry_budget: None"));
     }
 
     #[test]
