@@ -87,6 +87,7 @@ where
         mut outgoing: Outgoing,
         core: &Core,
         config: &ClientConfig,
+        timeouts: Timeouts,
     ) -> Self {
         outgoing.rewind();
         let sent = outgoing.sent;
@@ -102,7 +103,7 @@ where
             },
             answer: Answer::Awaited,
             core: core.clone(),
-            timeouts: config.timeouts,
+            timeouts,
             drain_limits: config.drain_limits,
             timer: ProgressTimer::default(),
             bytes_sent: 0,
