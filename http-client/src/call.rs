@@ -3,6 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
@@ -17,11 +18,13 @@ use crate::drain;
 use crate::error::{At, Error, ErrorKind, Failure, Phase};
 use crate::exchange::Exchange;
 use crate::incoming::IncomingBody;
+use crate::options::Overrides;
 use crate::outgoing::Outgoing;
 use crate::retry::{
     self, Attempt, Bounds, Decided, Decision, FailedAttempt, Open, Outcome, Reason,
-    RefusedResponse, RetryRequest,
+    RefusedResponse, RetryPolicy, RetryRequest,
 };
+use crate::timeouts::Timeouts;
 use crate::transport::Transport;
 
 /// Statuses from here on are judged; below it a response is what was asked for.
@@ -30,6 +33,8 @@ const FIRST_JUDGED: u16 = 400;
 pub(crate) struct Call<'c, C: Connector> {
     client: &'c Inner<C>,
     destinations: &'c [Destination],
+    timeouts: Timeouts,
+    overrides: Option<Arc<Overrides>>,
     begun: Timestamp,
     deadline: Option<Timestamp>,
     /// Which destination is being asked.
@@ -38,12 +43,11 @@ pub(crate) struct Call<'c, C: Connector> {
     attempts: Vec<Attempt>,
 }
 
-/// How an attempt that brought no response that is kept goes on.
-enum Next {
-    /// With another one.
-    Again { fresh: bool },
-    /// With none.
-    Over,
+/// Another attempt that is decided, and paid for.
+struct Retry {
+    pause: Duration,
+    fresh: bool,
+    withdrawn_at: Option<Timestamp>,
 }
 
 impl<'c, C> Call<'c, C>
@@ -52,14 +56,21 @@ where
     C::Connection: Transport,
 {
     /// `destinations` is not empty.
-    pub(crate) fn new(client: &'c Inner<C>, destinations: &'c [Destination]) -> Self {
+    pub(crate) fn new(
+        client: &'c Inner<C>,
+        destinations: &'c [Destination],
+        overrides: Option<Arc<Overrides>>,
+    ) -> Self {
         let begun = client.pool.core().now();
-        let limit = client.config.timeouts.total;
+        let timeouts = overrides.as_ref().and_then(|own| own.timeouts);
+        let timeouts = timeouts.unwrap_or(client.config.timeouts);
         Self {
             client,
             destinations,
+            timeouts,
+            overrides,
             begun,
-            deadline: limit.map(|limit| begun + limit),
+            deadline: timeouts.total.map(|limit| begun + limit),
             turn: 0,
             attempts: Vec::new(),
         }
@@ -95,15 +106,16 @@ where
                 Err((failure, phase)) => {
                     let at = At::unsent(phase, number, destination);
                     leave.report_failure(&failure, &at);
-                    match self.after_failure(&failure, &at, &outgoing).await {
-                        Next::Again { fresh: anew } => fresh = anew,
-                        Next::Over => return Err(Error::new(failure, &at, self.attempts)),
-                    }
+                    let Some(retry) = self.after_failure(&failure, &at, &outgoing) else {
+                        return Err(Error::new(failure, &at, self.attempts));
+                    };
+                    fresh = self.wait(retry, &at).await;
                     continue;
                 }
             };
-            let exchange = Exchange::new(conn, outgoing, core, config);
-            let mut awaiting = AwaitHead::new(exchange, core, config.timeouts.response_head, limit);
+            let exchange = Exchange::new(conn, outgoing, core, config, self.timeouts);
+            let head_limit = self.timeouts.response_head;
+            let mut awaiting = AwaitHead::new(exchange, core, head_limit, limit);
             let outcome = poll_fn(|cx| awaiting.poll(cx, &mut interim)).await;
             let mut exchange = awaiting.exchange;
             match outcome {
@@ -114,25 +126,31 @@ where
                 Ok(head) => {
                     leave.report_status(head.status());
                     let at = exchange.at(number, destination);
-                    match self.after_response(&head, &at, exchange.outgoing()).await {
-                        Next::Again { fresh: anew } => fresh = anew,
-                        Next::Over => return self.accept(head, exchange, number).await,
-                    }
+                    let Some(retry) = self.after_response(&head, &at, exchange.outgoing()) else {
+                        return self.accept(head, exchange, number).await;
+                    };
                     outgoing = exchange.take_outgoing();
+                    // Before the pause, in which nobody else could have the connection.
                     drain::let_go(exchange, head.body_length().bytes());
+                    fresh = self.wait(retry, &at).await;
                 }
                 Err(failure) => {
                     let at = exchange.at(number, destination);
                     leave.report_failure(&failure, &at);
                     outgoing = exchange.fail();
-                    match self.after_failure(&failure, &at, &outgoing).await {
-                        Next::Again { fresh: anew } => fresh = anew,
-                        Next::Over => return Err(Error::new(failure, &at, self.attempts)),
-                    }
+                    let Some(retry) = self.after_failure(&failure, &at, &outgoing) else {
+                        return Err(Error::new(failure, &at, self.attempts));
+                    };
+                    fresh = self.wait(retry, &at).await;
                 }
             }
         }
         unreachable!("attempts have a bound below the largest number")
+    }
+
+    fn policy(&self) -> &dyn RetryPolicy {
+        let own = self.overrides.as_ref().and_then(|own| own.retry.as_ref());
+        &**own.unwrap_or(&self.client.config.retry)
     }
 
     fn destination(&self) -> &'c Destination {
@@ -159,7 +177,7 @@ where
             at,
             kind: ErrorKind::TotalTimeout,
         });
-        let attempt = self.client.config.timeouts.attempt.map(|limit| Limit {
+        let attempt = self.timeouts.attempt.map(|limit| Limit {
             at: self.client.pool.core().now() + limit,
             kind: ErrorKind::AttemptTimeout,
         });
@@ -185,7 +203,7 @@ where
         .await
     }
 
-    async fn after_failure(&mut self, failure: &Failure, at: &At, outgoing: &Outgoing) -> Next {
+    fn after_failure(&mut self, failure: &Failure, at: &At, outgoing: &Outgoing) -> Option<Retry> {
         let failed = FailedAttempt {
             request: facts(outgoing),
             kind: failure.kind,
@@ -201,11 +219,16 @@ where
             ),
         };
         let bounds = self.bounds(at, outgoing);
-        let decided = retry::after_failure(&*self.client.config.retry, &failed, &bounds);
-        self.go_on(decided, Outcome::of(failure, at), at).await
+        let decided = retry::after_failure(self.policy(), &failed, &bounds);
+        self.decide(decided, Outcome::of(failure, at), at)
     }
 
-    async fn after_response(&mut self, head: &ResponseHead, at: &At, outgoing: &Outgoing) -> Next {
+    fn after_response(
+        &mut self,
+        head: &ResponseHead,
+        at: &At,
+        outgoing: &Outgoing,
+    ) -> Option<Retry> {
         let refused = RefusedResponse {
             request: facts(outgoing),
             status: head.status(),
@@ -214,9 +237,8 @@ where
         let fields = head.fields().get_all("retry-after");
         let asked = retry::longest_retry_after(fields, SystemTime::now());
         let bounds = self.bounds(at, outgoing);
-        let decided = retry::after_response(&*self.client.config.retry, &refused, asked, &bounds);
-        self.go_on(decided, Outcome::Refused(head.status()), at)
-            .await
+        let decided = retry::after_response(self.policy(), &refused, asked, &bounds);
+        self.decide(decided, Outcome::Refused(head.status()), at)
     }
 
     fn bounds(&self, at: &At, outgoing: &Outgoing) -> Bounds {
@@ -231,33 +253,41 @@ where
         }
     }
 
-    /// Draws on the budget, records what is decided, and waits.
-    async fn go_on(&mut self, decided: Decided, outcome: Outcome, at: &At) -> Next {
+    /// Draws on the budget, and records what is decided.
+    fn decide(&mut self, decided: Decided, outcome: Outcome, at: &At) -> Option<Retry> {
         let (mut decision, fresh) = decided;
-        let (core, budgets) = (self.client.pool.core(), &self.client.budgets);
-        let now = core.now();
+        let now = self.client.pool.core().now();
         // A fresh connection after a stale one is no sign of trouble, and happens once.
         let is_counted = matches!(decision, Decision::Retry { .. }) && !fresh;
-        if is_counted && !budgets.withdraw(now, &at.destination) {
+        if is_counted && !self.client.budgets.withdraw(now, &at.destination) {
             decision = Decision::Stop(Reason::NoBudget);
         }
         self.record(decision, outcome, at);
         let Decision::Retry { pause, .. } = decision else {
-            return Next::Over;
+            return None;
         };
-        if pause > Duration::ZERO {
+        Some(Retry {
+            pause,
+            fresh,
+            withdrawn_at: is_counted.then_some(now),
+        })
+    }
+
+    /// Waits until the next attempt is due: whether on a fresh connection.
+    async fn wait(&mut self, retry: Retry, at: &At) -> bool {
+        if retry.pause > Duration::ZERO {
             let mut waiting = Waiting {
                 call: self,
                 at,
-                withdrawn_at: is_counted.then_some(now),
+                withdrawn_at: retry.withdrawn_at,
             };
-            core.sleep(pause).await;
+            self.client.pool.core().sleep(retry.pause).await;
             waiting.withdrawn_at = None;
         }
-        if !fresh {
+        if !retry.fresh {
             self.turn += 1;
         }
-        Next::Again { fresh }
+        retry.fresh
     }
 
     fn record(&mut self, decision: Decision, outcome: Outcome, at: &At) {

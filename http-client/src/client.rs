@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, Version};
+use http::{Request, Response};
 use http_codec::{Limits, ResponseHead};
 use pool_core::{Connector, Pool};
 
@@ -17,7 +17,6 @@ use crate::destination::Destination;
 use crate::drain::DrainLimits;
 use crate::error::Error;
 use crate::incoming::IncomingBody;
-use crate::options::RequestOptions;
 use crate::outgoing::Outgoing;
 use crate::request;
 use crate::retry::{
@@ -163,7 +162,7 @@ where
     }
 
     /// Sends a request to the destination that its URI names, and returns the response once its
-    /// head has come. Interim responses are skipped.
+    /// head has come. Interim responses are skipped; [`send_with`](Self::send_with) hands them over.
     ///
     /// The URI of CONNECT may be `host:port`. To reach that host through a proxy, encode the request
     /// and [`exchange`](Self::exchange) it with the proxy.
@@ -174,7 +173,11 @@ where
     /// A request that fails, or is answered by an error, is sent again as the
     /// [policy](ClientConfig::retry) says, within the bounds that the configuration sets. What was
     /// decided and why is told by [`IncomingBody::attempts`] and [`Error::attempts`]. Put
-    /// [`RequestOptions`] into the extensions of the request to say more of it than its head does.
+    /// [`RequestOptions`](crate::RequestOptions) into the extensions of the request for what is to
+    /// be otherwise for it.
+    ///
+    /// A reason phrase that is not the usual one stands in the extensions of the response, as
+    /// [`ReasonPhrase`](http_codec::ReasonPhrase).
     ///
     /// # Errors
     ///
@@ -185,20 +188,61 @@ where
     ///
     /// Dropping the future closes the connection that the request was on, if it was on one.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<IncomingBody<C>>, Error> {
+        self.send_with(request, |_| {}).await
+    }
+
+    /// [`send`](Self::send), and `interim` gets every interim response (1xx) before the final one,
+    /// those of attempts that were given up among them.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// ```
+    /// # use http::{Request, StatusCode};
+    /// # use http_client::{Body, Client, ClientConfig, TcpConnector};
+    /// # use pool_core::{ConnectOptions, Core, Pool, PoolConfig};
+    /// # use test_support::{Peer, Server};
+    /// # let server = Server::script(|peer: &mut Peer| {
+    /// #     peer.read_request()?;
+    /// #     peer.send("HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n")?;
+    /// #     peer.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+    /// #     peer.wait_closed().map(drop)
+    /// # });
+    /// # let uri = format!("http://{}/", server.addr());
+    /// # Core::builder().run(|core| async move {
+    /// # let connector = TcpConnector::new(&core, ConnectOptions::default());
+    /// # let pool = Pool::new(&core, PoolConfig::default(), connector);
+    /// # let client = Client::new(pool, ClientConfig::default());
+    /// let request = Request::get(uri).body(Body::empty())?;
+    /// let mut hints = Vec::new();
+    /// let response = client
+    ///     .send_with(request, |interim| {
+    ///         if interim.status() == StatusCode::EARLY_HINTS {
+    ///             hints.extend(interim.headers().get("link").cloned());
+    ///         }
+    ///     })
+    ///     .await?;
+    /// assert_eq!(response.status(), 200);
+    /// assert_eq!(hints, ["</style.css>; rel=preload"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?.unwrap();
+    /// # Ok::<(), pool_core::StartError>(())
+    /// ```
+    pub async fn send_with(
+        &self,
+        request: Request<Body>,
+        mut interim: impl FnMut(Response<()>),
+    ) -> Result<Response<IncomingBody<C>>, Error> {
         let destination = request::destination(&request)?;
-        let options = request.extensions().get::<RequestOptions>();
-        let options = options.copied().unwrap_or_default();
-        let outgoing = request::encode(request, &destination, &options)?;
-        let (head, body) = self.exchange(&destination, outgoing, |_| {}).await?;
-        let mut response = Response::new(body);
-        *response.version_mut() = match head.version() {
-            http_codec::Version::Http10 => Version::HTTP_10,
-            http_codec::Version::Http11 => Version::HTTP_11,
-        };
-        *response.headers_mut() = head.fields().to_header_map();
-        *response.status_mut() = StatusCode::from_u16(head.status())
-            .unwrap_or_else(|_| unreachable!("the codec lets 100 to 999 through"));
-        Ok(response)
+        let outgoing = request::encode(request, &destination)?;
+        let hand_over = |head: ResponseHead| interim(head.to_http());
+        let (head, body) = self.exchange(&destination, outgoing, hand_over).await?;
+        Ok(head.to_http().map(|()| body))
     }
 
     /// Sends an encoded request and returns the head of the final response as it came, with the
@@ -237,13 +281,14 @@ where
     pub async fn exchange_with(
         &self,
         destinations: &[Destination],
-        outgoing: Outgoing,
+        mut outgoing: Outgoing,
         interim: impl FnMut(ResponseHead),
     ) -> Result<(ResponseHead, IncomingBody<C>), Error> {
         if destinations.is_empty() {
             return Err(Error::invalid("no destination to send it to"));
         }
-        Call::new(&self.0, destinations)
+        let overrides = outgoing.overrides.take();
+        Call::new(&self.0, destinations, overrides)
             .run(outgoing, interim)
             .await
     }

@@ -29,6 +29,9 @@ const FIRST_READ: usize = 8 << 10;
 /// Room for more, once a read has filled what there was.
 const NEXT_READ: usize = 64 << 10;
 
+/// How many frames without data a request body may give before others get their turn.
+const EMPTY_FRAMES: usize = 64;
+
 /// An exchange under way. Dropping it closes the connection.
 pub(crate) struct Exchange<C: Connector> {
     conn: Pooled<C>,
@@ -87,6 +90,7 @@ where
         mut outgoing: Outgoing,
         core: &Core,
         config: &ClientConfig,
+        timeouts: Timeouts,
     ) -> Self {
         outgoing.rewind();
         let sent = outgoing.sent;
@@ -102,7 +106,7 @@ where
             },
             answer: Answer::Awaited,
             core: core.clone(),
-            timeouts: config.timeouts,
+            timeouts,
             drain_limits: config.drain_limits,
             timer: ProgressTimer::default(),
             bytes_sent: 0,
@@ -262,6 +266,7 @@ where
 
     /// Frames as much of the body as there is and the queue takes.
     fn fill(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
+        let mut empty = 0;
         while matches!(self.writing, Writing::Body) && self.queue.len() < QUEUED_BYTES {
             if let Some(body) = self.outgoing.whole_body() {
                 self.frame(body)?;
@@ -277,6 +282,13 @@ where
                     return Err(Failure::because(ErrorKind::RequestBody, error));
                 }
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) if data.is_empty() => {
+                        empty += 1;
+                        if empty == EMPTY_FRAMES {
+                            cx.waker().wake_by_ref();
+                            return Ok(());
+                        }
+                    }
                     Ok(data) => self.frame(data)?,
                     Err(frame) => {
                         let trailers = frame.into_trailers().unwrap_or_default();

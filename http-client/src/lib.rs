@@ -19,6 +19,8 @@
 //! - An [`Error`] tells the [phase](Phase), [how much was sent](Sent), whether the connection was
 //!   reused, and the cause.
 //!
+//! With the feature `tower` a client is a `tower_service::Service` too.
+//!
 //! ```
 //! use http::Request;
 //! use http_client::{Body, Client, ClientConfig, TcpConnector};
@@ -63,6 +65,8 @@ mod per_destination;
 mod request;
 mod resolver;
 mod retry;
+#[cfg(feature = "tower")]
+mod service;
 mod timeouts;
 mod timer;
 mod transport;
@@ -84,6 +88,8 @@ pub use retry::{
     BudgetConfig, BudgetConfigBuilder, Decision, FailedAttempt, JdkSwitches, Jitter, Outcome,
     Reason, RefusedResponse, RetryPolicy, RetryRequest, RetryTable, Rule, Verdict,
 };
+#[cfg(feature = "tower")]
+pub use service::ResponseFuture;
 pub use timeouts::{Timeouts, TimeoutsBuilder};
 pub use transport::{Transport, WriteQueue};
 pub use tunnel::Tunnel;

@@ -1,5 +1,6 @@
 //! A request on its way out: an encoded head, and a body.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use http_codec::{BodyLength, SentRequest};
 
 use crate::body::Body;
 use crate::error::BoxError;
+use crate::options::{Overrides, RequestOptions};
 
 /// A request that is encoded: the bytes of its head, and a body framed as the head says.
 ///
@@ -18,6 +20,7 @@ pub struct Outgoing {
     pub(crate) sent: SentRequest,
     pub(crate) body: Body,
     pub(crate) idempotent: bool,
+    pub(crate) overrides: Option<Arc<Overrides>>,
 }
 
 impl Outgoing {
@@ -25,18 +28,22 @@ impl Outgoing {
     /// `finish` returned; `body` has to have the length promised there.
     #[must_use]
     pub fn new(head: Bytes, sent: SentRequest, body: Body) -> Self {
-        Self {
+        let mut outgoing = Self {
             head,
             sent,
             body,
             idempotent: false,
-        }
+            overrides: None,
+        };
+        outgoing.idempotent = is_idempotent(outgoing.method());
+        outgoing
     }
 
-    /// Whether sending the request twice has the effect of sending it once. Default: no.
+    /// What is said of the request beyond its head. Default: nothing.
     #[must_use]
-    pub fn idempotent(mut self, yes: bool) -> Self {
-        self.idempotent = yes;
+    pub fn options(mut self, options: RequestOptions) -> Self {
+        self.idempotent = options.is_idempotent().unwrap_or(self.idempotent);
+        self.overrides = options.into_overrides();
         self
     }
 

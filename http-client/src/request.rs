@@ -11,7 +11,7 @@ use crate::body::Body;
 use crate::destination::{Destination, InvalidDestination};
 use crate::error::Error;
 use crate::options::RequestOptions;
-use crate::outgoing::{Outgoing, is_idempotent};
+use crate::outgoing::Outgoing;
 
 /// Where a request goes: to what its URI names.
 ///
@@ -25,12 +25,8 @@ pub(crate) fn destination<B>(request: &Request<B>) -> Result<Destination, Error>
 }
 
 /// Writes the head, with `Host` filled in.
-pub(crate) fn encode(
-    request: Request<Body>,
-    destination: &Destination,
-    options: &RequestOptions,
-) -> Result<Outgoing, Error> {
-    let (parts, body) = request.into_parts();
+pub(crate) fn encode(request: Request<Body>, destination: &Destination) -> Result<Outgoing, Error> {
+    let (mut parts, body) = request.into_parts();
     let mut head = BytesMut::with_capacity(512);
     let method = parts.method.as_str();
     let target = target(&parts.method, &parts.uri)?;
@@ -51,10 +47,11 @@ pub(crate) fn encode(
         }
     }
     let sent = writer.finish(length)?;
-    let idempotent = options
-        .is_idempotent()
-        .unwrap_or_else(|| is_idempotent(method));
-    Ok(Outgoing::new(head.freeze(), sent, body).idempotent(idempotent))
+    let outgoing = Outgoing::new(head.freeze(), sent, body);
+    Ok(match parts.extensions.remove::<RequestOptions>() {
+        Some(options) => outgoing.options(options),
+        None => outgoing,
+    })
 }
 
 /// The request target: the origin form, or the form that the method has for itself
@@ -123,8 +120,7 @@ mod tests {
             request = request.header("Host", host);
         }
         let request = request.body(Body::empty()).unwrap();
-        let encoded =
-            destination(&request).and_then(|to| encode(request, &to, &RequestOptions::new()));
+        let encoded = destination(&request).and_then(|to| encode(request, &to));
         match encoded {
             Ok(outgoing) => Ok(String::from_utf8(outgoing.head.to_vec()).unwrap()),
             Err(error) => Err(error.source().unwrap().to_string()),

@@ -417,3 +417,30 @@ fn a_request_dropped_in_its_pause_gives_back_what_it_drew_on_the_budget() {
         assert_in_order(&core, &client, 2).await;
     });
 }
+
+#[test]
+fn connection_of_a_refused_response_is_free_while_its_retry_waits() {
+    let server = refuse(refusal(503, ""), |number| number == 0);
+    let (address, hurry) = (server.addr(), Arc::new(AtomicBool::new(false)));
+    let config = client_config().retry(Patient(hurry));
+    with_client(
+        pool_config().max_connections(1),
+        config,
+        |core, client| async move {
+            let mut sending = Box::pin(client.send(get(address)));
+            while client.retry_counts().granted == 0 {
+                assert!(poll_once(&mut sending).await.is_none());
+                core.sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(fetch(&client, get(address)).await.unwrap(), "ok");
+            assert!(
+                poll_once(&mut sending).await.is_none(),
+                "its pause is an hour"
+            );
+            assert_eq!(
+                (total(&client).opened, total(&client).acquired.current),
+                (1, 0)
+            );
+        },
+    );
+}

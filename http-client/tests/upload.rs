@@ -281,3 +281,29 @@ fn request_is_whole_once_the_promised_bytes_are_there() {
         assert_eq!((error.phase(), error.sent()), (Phase::Wait, Sent::All));
     });
 }
+
+#[test]
+fn body_that_gives_nothing_but_empty_frames_leaves_the_core_to_others() {
+    let server = Server::script(keep_alive_ok());
+    let address = server.addr();
+    with_client(pool_config(), client_config(), |core, client| async move {
+        let (seen, has_had_its_turn) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        let (counted, enough) = (Rc::clone(&seen), Rc::clone(&has_had_its_turn));
+        let empty = body(move |_| {
+            counted.set(counted.get() + 1);
+            assert!(counted.get() < 10_000_000, "nothing else had a turn");
+            match enough.get() {
+                true => Poll::Ready(None),
+                false => data(""),
+            }
+        });
+        let sending = client.send(request("POST", address, empty));
+        let other = async {
+            until(&core, "a frame was asked for", || seen.get() > 0).await;
+            has_had_its_turn.set(true);
+        };
+        let (response, ()) = futures_lite::future::zip(sending, other).await;
+        assert_eq!(text(response.unwrap()).await.unwrap(), "ok");
+        assert_in_order(&core, &client, 2).await;
+    });
+}

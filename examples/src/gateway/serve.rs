@@ -6,9 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use http_body::Body as _;
-use http_client::{
-    Body, Destination, Error, ErrorKind, IncomingBody, Outgoing, TcpConnector, is_idempotent,
-};
+use http_client::{Body, Destination, Error, ErrorKind, IncomingBody, Outgoing, TcpConnector};
 use http_codec::{BodyLength, RequestHead, ResponseHead};
 
 use super::forward::{self, Encoded};
@@ -87,7 +85,7 @@ fn outgoing(head: &RequestHead, encoded: Encoded, connection: &Rc<Connection>) -
             Body::stream(PassedBody::new(body, encoded.options))
         }
     };
-    Outgoing::new(encoded.head, encoded.sent, body).idempotent(is_idempotent(head.method()))
+    Outgoing::new(encoded.head, encoded.sent, body)
 }
 
 /// 100 is between two hops, and the gateway has said it itself. The rest is the client's.
