@@ -7,6 +7,7 @@ pub mod faulty;
 pub mod gateway;
 pub mod lines;
 pub mod origin;
+pub mod retries;
 pub mod retry_flags;
 pub mod server;
 pub mod signals;

@@ -7,7 +7,7 @@ use std::io;
 
 use bytes::Bytes;
 use common::*;
-use http_client::{Body, ErrorKind, Phase, Sent};
+use http_client::{Body, Decision, ErrorKind, Phase, Reason, Sent};
 use test_support::{OK, Peer, Server, Then, first_connections, keep_alive_ok, respond_then};
 
 /// Closes each connection in the moment of its second request, so that no watch can see it first.
@@ -158,6 +158,8 @@ fn fresh_connection_that_closes_is_not_retried() {
         let error = client.send(get(address)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ClosedBeforeResponse);
         assert_eq!((error.attempt(), error.is_reused()), (1, false));
+        let decision = error.attempts()[0].decision();
+        assert_eq!(decision, Decision::Stop(Reason::NotStale));
         assert_in_order(&core, &client, 2).await;
     });
     assert_eq!(server.counts().requests, 1);

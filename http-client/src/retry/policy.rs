@@ -73,7 +73,7 @@ impl Rule {
             },
             Self::Stale if failed.sent == Sent::None => Verdict::Retry(Reason::NothingSent),
             Self::Stale if expired => Verdict::Stop(Reason::RetriedBefore),
-            Self::Stale => Verdict::Stop(Reason::Final),
+            Self::Stale => Verdict::Stop(Reason::NotStale),
             Self::NoEntity => pause(no_entity(request), Reason::Entity),
             Self::NoEntityOrNotWhollySent if failed.sent != Sent::All => {
                 Verdict::Retry(Reason::NotWhollySent)
@@ -85,7 +85,7 @@ impl Rule {
                 None => Verdict::Stop(Reason::NotIdempotent),
             },
             Self::Expired if expired => once(Verdict::RetryFresh(Reason::Stale)),
-            Self::ExpiredGetOrHead | Self::Expired => Verdict::Stop(Reason::Final),
+            Self::ExpiredGetOrHead | Self::Expired => Verdict::Stop(Reason::NotStale),
             Self::Once => once(Verdict::Retry(Reason::Always)),
         }
     }

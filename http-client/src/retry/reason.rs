@@ -24,6 +24,9 @@ pub enum Reason {
     Entity,
     /// Not: all of it had left, and the policy retries only what had not.
     WhollySent,
+    /// Not: the connection was fresh, or an answer had begun to come, and the policy retries only
+    /// what a reused connection loses before that.
+    NotStale,
     /// Not: it was retried for this already, as often as the policy allows.
     RetriedBefore,
     /// Not: no attempt is left.
@@ -53,6 +56,7 @@ impl Reason {
             Self::Final => "never retried",
             Self::NotIdempotent => "it may not be repeated",
             Self::WhollySent => "all of it had been sent",
+            Self::NotStale => "the connection was not stale",
             Self::RetriedBefore => "retried for this before",
             Self::NoAttemptLeft => "no attempt left",
             Self::BodyNotReplayable => "its body cannot be sent again",
