@@ -12,7 +12,6 @@ fn main() -> ExitCode {
         Ok(report) => report,
         Err(error) => return fail(&error),
     };
-    println!("{report}");
     if !report.is_clean() {
         return fail(&"the pool has not got everything back");
     }

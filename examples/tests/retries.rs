@@ -310,10 +310,16 @@ fn requests_to_a_url_are_told_below_one_heading() {
     assert_eq!(second[1].split_whitespace().nth(2), Some("reused"));
     assert_eq!(second[2], "  => status 200, 10 bytes");
     assert_eq!(text.matches("decision").count(), 1);
-    let report = report.to_string();
-    assert!(report.starts_with("requests  2, 2 of them"), "{report}");
-    assert!(report.contains("\nbudget    1 retries granted, 0 refused\n"));
-    assert!(report.ends_with("; 0 acquired, 0 pending"), "{report}");
+    let [requests, budget, pool] = blocks[2][..] else {
+        panic!("{text}")
+    };
+    assert_eq!(requests, "requests  2, 2 of them with a whole response");
+    assert_eq!(budget, "budget    1 retries granted, 0 refused");
+    let opened = report.opened;
+    assert_eq!(
+        pool,
+        format!("pool      {opened} connections opened; 0 acquired, 0 pending")
+    );
 }
 
 #[test]

@@ -17,8 +17,6 @@ const MOST_CONNECTIONS: u32 = 4096;
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "faulty_origin",
-    about,
-    long_about,
     max_term_width = 100,
     after_help = catalogue::index(LISTEN)
 )]

@@ -16,7 +16,7 @@ use crate::server::Timeouts;
 ///
 /// Durations are whole numbers with a unit, such as 500ms, 5s or 30m, or none.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "gateway", about, long_about, max_term_width = 100)]
+#[command(name = "gateway", max_term_width = 100)]
 pub struct Settings {
     /// Where clients are served
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]

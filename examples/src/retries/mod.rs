@@ -135,7 +135,7 @@ impl fmt::Display for Report {
 }
 
 /// Sends the requests that the settings ask for, or those of the demonstration, and writes the
-/// table to `out` as it comes about.
+/// table to `out` as it comes about, and the report behind it.
 ///
 /// # Errors
 ///
@@ -147,10 +147,12 @@ pub fn run(settings: &Settings, out: &mut dyn Write) -> Result<Report, RetriesEr
     };
     write_heading(settings, origin.as_ref(), out).map_err(RetriesError::Output)?;
     let tell = |told: &Told| writeln!(out, "{told}");
-    match &origin {
-        Some(origin) => demonstrate(settings, origin, &cases(), tell),
-        None => send_all(settings, asks(settings).map(|ask| (ask, false)), tell),
-    }
+    let report = match &origin {
+        Some(origin) => demonstrate(settings, origin, &cases(), tell)?,
+        None => send_all(settings, asks(settings).map(|ask| (ask, false)), tell)?,
+    };
+    writeln!(out, "{report}").map_err(RetriesError::Output)?;
+    Ok(report)
 }
 
 fn write_heading(

@@ -17,7 +17,7 @@ use crate::retry_flags::RetryFlags;
 /// with a unit, such as 500ms, 5s or 30m, or none. Ends with 1 if a request to a URL got no whole
 /// response.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "retries", about, long_about, max_term_width = 100)]
+#[command(name = "retries", max_term_width = 100)]
 pub struct Settings {
     /// What to ask for, in order [default: the faults of an origin that is started for it]
     #[arg(value_name = "URL", value_parser = url)]
@@ -160,6 +160,16 @@ mod tests {
             "body_idle: Some(250ms)",
         ] {
             assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+
+    #[test]
+    fn help_says_what_the_program_does() {
+        for flag in ["-h", "--help"] {
+            let help = read(flag).unwrap_err();
+            assert_eq!(help.exit_code(), 0);
+            let help = help.to_string();
+            assert!(help.starts_with("Sends requests and shows every"), "{help}");
         }
     }
 
