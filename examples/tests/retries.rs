@@ -247,7 +247,10 @@ fn the_demonstration_meets_every_fault_and_its_numbers_add_up() {
         assert!(!matches!(last.decision, Some(Decision::Retry { .. })));
         for row in others {
             match row.decision {
-                Some(Decision::Retry { reason, .. }) if reason == Reason::Stale => {}
+                Some(Decision::Retry {
+                    reason: Reason::Stale,
+                    ..
+                }) => {}
                 Some(Decision::Retry { .. }) => granted += 1,
                 other => panic!("{}: {other:?} before the last", told.line),
             }
