@@ -22,8 +22,17 @@ pub struct LargeBlock {
     pub bytes: usize,
 }
 
+/// What was allocated, freed since or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocated {
+    /// How many times memory was asked for, growing included.
+    pub blocks: u64,
+    /// How many bytes in all.
+    pub bytes: u64,
+}
+
 struct Counters {
-    allocations: Cell<u64>,
+    allocated: Cell<Allocated>,
     bytes: Cell<usize>,
     small: [Cell<usize>; SMALL],
     large: [Cell<LargeBlock>; LARGE_BLOCKS],
@@ -38,7 +47,7 @@ thread_local! {
     /// By thread, so that a peer on a thread of its own does not count.
     static COUNTERS: Counters = const {
         Counters {
-            allocations: Cell::new(0),
+            allocated: Cell::new(Allocated { blocks: 0, bytes: 0 }),
             bytes: Cell::new(0),
             small: [const { Cell::new(0) }; SMALL],
             large: [const { Cell::new(NO_BLOCK) }; LARGE_BLOCKS],
@@ -51,7 +60,11 @@ impl Counters {
         if address.is_null() {
             return;
         }
-        self.allocations.set(self.allocations.get() + 1);
+        let allocated = self.allocated.get();
+        self.allocated.set(Allocated {
+            blocks: allocated.blocks + 1,
+            bytes: allocated.bytes + bytes as u64,
+        });
         self.bytes.set(self.bytes.get().wrapping_add(bytes));
         if let Some(count) = self.small.get(bytes) {
             count.set(count.get().wrapping_add(1));
@@ -121,11 +134,20 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
+/// What `work` allocates on this thread.
+pub fn allocated(work: impl FnOnce()) -> Allocated {
+    let before = COUNTERS.with(|counters| counters.allocated.get());
+    work();
+    let after = COUNTERS.with(|counters| counters.allocated.get());
+    Allocated {
+        blocks: after.blocks - before.blocks,
+        bytes: after.bytes - before.bytes,
+    }
+}
+
 /// How many allocations `work` makes on this thread, growing ones included.
 pub fn allocations(work: impl FnOnce()) -> u64 {
-    let before = COUNTERS.with(|counters| counters.allocations.get());
-    work();
-    COUNTERS.with(|counters| counters.allocations.get()) - before
+    allocated(work).blocks
 }
 
 /// What this thread has allocated and not freed.

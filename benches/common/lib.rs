@@ -10,6 +10,7 @@ mod many;
 mod peer;
 mod state;
 mod timers;
+mod warm_get;
 
 use std::future::Future;
 use std::ops::Range;
@@ -17,13 +18,14 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub use allocator::{Counting, LARGE, LargeBlock, Live, allocations, live};
+pub use allocator::{Allocated, Counting, LARGE, LargeBlock, Live, allocated, allocations, live};
 pub use connectors::{SharedSocket, Sharing, Tcp};
 pub use descriptors::raise_descriptor_limit;
 pub use many::{Destinations, queue, state_of_many, state_round};
 pub use peer::keep_connections;
 use pool_core::{Core, Timestamp};
 pub use timers::{FullWheel, deadline};
+pub use warm_get::{Prepared, WarmGet, Way, within};
 
 /// Somewhat less than a core's budget of acquires in one turn.
 const PER_TURN: u32 = 1000;

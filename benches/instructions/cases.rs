@@ -12,8 +12,8 @@ use pinpool_benches::codec::{
     httparse_response, read_body, sent, view_request, view_response,
 };
 use pinpool_benches::{
-    Destinations, FullWheel, Sharing, Tcp, allocations, at_once, deadline, enter_turn, queue,
-    shuffled, state_round, turns,
+    Destinations, FullWheel, Sharing, Tcp, WarmGet, Way, allocations, at_once, deadline,
+    enter_turn, queue, shuffled, state_round, turns, within,
 };
 use pool_core::{Core, Pool, PoolConfig, Pooled, Timestamp};
 use test_support::{Server, keep_alive_ok};
@@ -106,6 +106,15 @@ pub(crate) const ALL: &[Case] = &[
         let mut bodies: Vec<_> = std::iter::repeat_with(chunked).take(bodies).collect();
         let mut bodies = bodies.iter_mut();
         count(operations, |_| _ = bodies.next().map(read_body))
+    }),
+    case("bare-get", 1000, |operations| {
+        warm_get(operations, Way::Bare)
+    }),
+    case("client-exchange", 1000, |operations| {
+        warm_get(operations, Way::Exchange)
+    }),
+    case("client-send", 1000, |operations| {
+        warm_get(operations, Way::Send)
     }),
 ];
 
@@ -242,4 +251,24 @@ fn timer(operations: u32) -> u64 {
     count(operations, |number| {
         wheel.schedule_and_cancel(deadline(number));
     })
+}
+
+/// Only what the client does when it is polled; not its peer, nor the core between two polls.
+fn warm_get(operations: u32, way: Way) -> u64 {
+    let run = Core::builder().run(move |core| async move {
+        let warm = WarmGet::open(&core).await;
+        for _ in 0..operations {
+            warm.run(warm.prepare(way)).await;
+        }
+        let mut made = 0;
+        for _ in 0..operations {
+            let get = warm.run(warm.prepare(way));
+            let polled = |poll: &mut dyn FnMut()| {
+                made += allocations(|| counted_operations(0..1, &mut |_| poll()));
+            };
+            within(get, polled).await;
+        }
+        made
+    });
+    run.expect("a core starts")
 }

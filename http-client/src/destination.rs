@@ -1,6 +1,7 @@
 //! Where a request goes: what makes two connections interchangeable.
 
-use std::fmt;
+use std::borrow::Cow;
+use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::str::FromStr;
@@ -89,8 +90,12 @@ impl Destination {
                 .map_err(|_| InvalidDestination::Address)?;
         }
         let port = port(&authority.as_str()[host.len()..])?;
+        let is_lower = !host.bytes().any(|b| b.is_ascii_uppercase());
         Ok(Self {
-            host: host.to_ascii_lowercase().into(),
+            host: match is_lower {
+                true => host.into(),
+                false => host.to_ascii_lowercase().into(),
+            },
             port,
         })
     }
@@ -115,17 +120,20 @@ impl Destination {
 
     /// Host and port, as the target of CONNECT has them (RFC 9112 §3.2.3).
     pub(crate) fn authority(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+        let mut authority = String::with_capacity(self.host.len() + ":65535".len());
+        authority.push_str(&self.host);
+        // A String takes whatever is written to it.
+        _ = write!(authority, ":{}", self.port);
+        authority
     }
 
     /// The value of a `Host` field for it: the port only where it is not the default
     /// (RFC 9110 §7.2).
     #[must_use]
-    pub fn host_field(&self) -> String {
-        if self.port == 80 {
-            self.host.to_string()
-        } else {
-            self.authority()
+    pub fn host_field(&self) -> Cow<'_, str> {
+        match self.port {
+            80 => Cow::Borrowed(&self.host),
+            _ => Cow::Owned(self.authority()),
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn encode(request: Request<Body>, destination: &Destination) -> Resul
         // The authority of the target, where it has one (RFC 9112 §3.2).
         match parts.method {
             Method::CONNECT => writer.field("Host", &*target)?,
-            _ => writer.field("Host", destination.host_field())?,
+            _ => writer.field("Host", &*destination.host_field())?,
         }
     }
     let mut length = body.length();
