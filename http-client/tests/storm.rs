@@ -61,6 +61,43 @@ fn a_storm_of_failures_is_not_fed_beyond_the_budget_and_leaves_nothing_behind() 
     });
 }
 
+/// It comes back while some of those that it refused wait to ask again: they hold no connection,
+/// so that others are answered meanwhile, and each is answered when its pause is over.
+#[test]
+fn traffic_is_normal_one_pause_after_a_destination_has_come_back() {
+    let server = refuse(refusal(503, ""), |number| number < REQUESTS);
+    let address = server.addr();
+    // Longer than a burst takes, so that it comes back in the middle of a pause.
+    let policy = RetryTable::default().backoff(Backoff::fixed(Duration::from_secs(1)));
+    let config = client_config()
+        .retry(policy)
+        .retry_budget(Some(budget(0.2)));
+    let pool = pool_config().max_connections(32);
+    let server = &server;
+    with_client(pool, config, |core, client| async move {
+        let first = begin(&core, &client, address, REQUESTS);
+        until(&core, "every refusal is decided on", || {
+            let counts = client.retry_counts();
+            counts.granted + counts.refused >= REQUESTS as u64
+        })
+        .await;
+        let granted = usize::try_from(client.retry_counts().granted).unwrap();
+        assert!((1..=REQUESTS / 5).contains(&granted), "{granted}");
+        until(&core, "no connection is held", || {
+            total(&client).acquired.current == 0
+        })
+        .await;
+
+        let second = burst(&core, &client, address, REQUESTS).await;
+        assert_eq!(second, (REQUESTS, 0));
+
+        until(&core, "all are answered", || first.answered() == REQUESTS).await;
+        assert_eq!(first.counts(), (granted, REQUESTS - granted));
+        assert_eq!(server.counts().requests, 2 * REQUESTS + granted);
+        assert_in_order(&core, &client, 32).await;
+    });
+}
+
 /// How requests were answered.
 #[derive(Default)]
 struct Answers {
