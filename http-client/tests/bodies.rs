@@ -13,7 +13,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use common::*;
 use http::Request;
-use http_client::{Body, ErrorKind, Sent};
+use http_client::{
+    Attempt, Body, Decision, ErrorKind, JdkSwitches, Reason, RequestOptions, RetryTable, Sent,
+};
 use test_support::{OK, Server, Then, first_connections, keep_alive_ok, respond_then};
 
 /// A stream of these pieces.
@@ -85,6 +87,55 @@ fn stream_that_fails_is_the_callers_error() {
         assert_in_order(&core, &client, 2).await;
     });
     assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+/// Fault row E1: the error looks like one of the connection, and "nothing was written, again" as if
+/// the peer had closed.
+#[test]
+fn failing_body_is_not_taken_for_a_lost_connection_by_any_policy() {
+    let (server, seen) = recorder();
+    let address = server.addr();
+    let mut switches = JdkSwitches::default();
+    (switches.all_methods, switches.retry_connect) = (true, true);
+    for policy in [
+        RetryTable::default(),
+        RetryTable::apache_4_3(),
+        RetryTable::apache_4_3_with_timeouts(),
+        RetryTable::jdk_with(switches),
+        RetryTable::apache_async_4_1(),
+    ] {
+        let config = client_config().retry(policy);
+        with_client(pool_config(), config, |core, client| async move {
+            for kind in [
+                io::ErrorKind::ConnectionReset,
+                io::ErrorKind::BrokenPipe,
+                io::ErrorKind::UnexpectedEof,
+                io::ErrorKind::ConnectionRefused,
+                io::ErrorKind::TimedOut,
+            ] {
+                for warm in [false, true] {
+                    if warm {
+                        fetch(&client, get(address)).await.unwrap();
+                    }
+                    let broken = move || body(move |_| Poll::Ready(Some(Err(kind.into()))));
+                    for method in ["GET", "PUT", "POST"] {
+                        let mut put = request(method, address, broken());
+                        let idempotent = RequestOptions::new().idempotent(true);
+                        put.extensions_mut().insert(idempotent);
+                        let error = client.send(put).await.unwrap_err();
+                        assert_eq!((error.kind(), error.attempt()), (ErrorKind::RequestBody, 1));
+                        assert_eq!(error.io().unwrap().kind(), kind);
+                        let told: Vec<_> = error.attempts().iter().map(Attempt::decision).collect();
+                        assert_eq!(told, [Decision::Stop(Reason::Final)]);
+                    }
+                }
+            }
+            assert_in_order(&core, &client, 2).await;
+        });
+    }
+    let seen = seen.lock().unwrap().len();
+    assert_eq!(seen, 25, "only those that made the connections warm");
+    assert_eq!(server.counts().requests, 25, "nor the head of another one");
 }
 
 /// What has been made of a factory, and what the body that is being read now does.

@@ -92,6 +92,58 @@ fn connection_of_a_204_with_a_length_is_not_kept_for_its_late_body() {
     });
 }
 
+/// Fault row C4, for each way to announce what a 204 cannot have.
+#[test]
+fn connection_of_a_204_with_a_framing_is_not_kept() {
+    for announced in [
+        "Content-Length: 3\r\n",
+        "Content-Length: 3\r\nConnection: keep-alive\r\n",
+        "Transfer-Encoding: chunked\r\n",
+    ] {
+        assert_closed(&format!("HTTP/1.1 204 No Content\r\n{announced}\r\n"), "");
+    }
+    let none = "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n";
+    assert_kept("GET", none, "");
+}
+
+/// Fault row C6: the server keeps its side open, and says in some way that it will not.
+#[test]
+fn connection_closes_however_the_answer_says_so() {
+    for line in [
+        "Connection: close",
+        "CONNECTION: Close",
+        "Connection: keep-alive, close",
+        "Connection: , CLOSE ,",
+        "Connection: keep-alive\r\nConnection: close",
+        "Connection: close\r\nKeep-Alive: timeout=60",
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{line}\r\n\r\nok");
+        assert_closed(&answer, "ok");
+    }
+    for answer in [
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\
+         2\r\nok\r\n0\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nConnection: close, keep-alive\r\nContent-Length: 2\r\n\r\nok",
+    ] {
+        assert_closed(answer, "ok");
+    }
+    assert_closed("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n", "");
+}
+
+#[test]
+fn connection_closes_where_the_request_says_so() {
+    let server = Server::script(test_support::keep_alive_ok());
+    let address = server.addr();
+    with_client(patient(), client_config(), |_, client| async move {
+        for _ in 0..REQUESTS {
+            let last = Request::get(uri(address, "/")).header("Connection", "close");
+            let last = last.body(Body::empty()).unwrap();
+            assert_eq!(fetch(&client, last).await.unwrap(), "ok");
+        }
+    });
+    assert_eq!(server.counts().accepted, REQUESTS);
+}
+
 /// Fault row C8: an HTTP/1.0 answer without keep-alive is pooled.
 #[test]
 fn connection_of_an_http_1_0_server_is_kept_only_if_it_says_so() {
@@ -117,7 +169,17 @@ fn connection_of_an_answer_with_two_lengths_is_not_kept() {
     assert_kept("GET", &with_length("3, 3"), "abc");
     // Blanks around a value are not its part (RFC 9110 §5.5).
     assert_kept("GET", &with_length("3 "), "abc");
-    for length in ["3, 4", "+3", "0x3", "99999999999999999999"] {
+    assert_kept("GET", &with_length("3\r\nContent-Length: 3"), "abc");
+    for length in [
+        "3, 4",
+        "3\r\nContent-Length: 4",
+        "+3",
+        "-3",
+        "0x3",
+        "3;",
+        "",
+        "99999999999999999999",
+    ] {
         assert_refused(&with_length(length));
     }
 }
@@ -178,7 +240,11 @@ fn connection_of_an_answer_without_a_body_is_kept() {
     assert_kept("GET", "HTTP/1.1 204 No Content\r\n\r\n", "");
     let unchanged = "HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n";
     assert_kept("GET", unchanged, "");
-    assert_kept("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", "");
+    let in_chunks = "Transfer-Encoding: chunked\r\n\r\n";
+    assert_kept("GET", &format!("HTTP/1.1 304 No\r\n{in_chunks}"), "");
+    for head in ["Content-Length: 100\r\n\r\n", in_chunks, "\r\n"] {
+        assert_kept("HEAD", &format!("HTTP/1.1 200 OK\r\n{head}"), "");
+    }
 }
 
 #[test]

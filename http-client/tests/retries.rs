@@ -4,29 +4,19 @@
 
 mod common;
 
-use std::cell::Cell;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use common::*;
 use futures_lite::future::poll_once;
 use http_client::{
-    Attempt, Backoff, Body, BudgetConfig, ClientConfig, Decision, ErrorKind, FailedAttempt,
-    Outcome, Outgoing, Phase, Reason, RefusedResponse, RequestOptions, RetryPolicy, RetryTable,
-    Sent, Verdict,
+    Attempt, Backoff, Body, ClientConfig, Decision, ErrorKind, FailedAttempt, Outcome, Outgoing,
+    Phase, Reason, RefusedResponse, RequestOptions, RetryPolicy, RetryTable, Sent, Verdict,
 };
 use http_codec::{BodyLength, RequestWriter};
-use pool_core::Core;
-use test_support::{OK, Peer, Server, keep_alive_ok, never_answer, refused_address};
-
-/// A budget without a floor.
-fn budget(ratio: f64) -> BudgetConfig {
-    let builder = BudgetConfig::builder().ratio(ratio).floor_per_second(0);
-    builder.build().unwrap()
-}
+use test_support::{Server, keep_alive_ok, never_answer, refused_address};
 
 fn policy() -> RetryTable {
     RetryTable::default().backoff(Backoff::NONE)
@@ -35,25 +25,6 @@ fn policy() -> RetryTable {
 /// The default policy without pauses, and without a budget.
 fn at_once() -> ClientConfig {
     client_config().retry(policy()).retry_budget(None)
-}
-
-/// Refuses the requests for which `refuses` says so, by their number from 0, and answers the others.
-fn refuse(
-    refusal: impl Into<Vec<u8>>,
-    refuses: impl Fn(usize) -> bool + Send + Sync + 'static,
-) -> Server {
-    let (number, refusal) = (AtomicUsize::new(0), refusal.into());
-    Server::script(move |peer: &mut Peer| {
-        while peer.read_request()?.is_some() {
-            let refused = refuses(number.fetch_add(1, Ordering::Relaxed));
-            peer.answer(if refused { &refusal[..] } else { OK })?;
-        }
-        Ok(())
-    })
-}
-
-fn refusal(status: u16, fields: &str) -> String {
-    format!("HTTP/1.1 {status} No\r\nContent-Length: 2\r\n{fields}\r\nno")
 }
 
 fn decisions(attempts: &[Attempt]) -> Vec<Decision> {
@@ -142,11 +113,24 @@ fn a_server_that_keeps_failing_is_asked_as_often_as_the_policy_says() {
 /// Fault row E6, and the same where little is left: then the connection is used again.
 #[test]
 fn a_refused_response_is_read_to_its_end_or_its_connection_closed() {
-    for (bytes, keeps) in [(100, true), (1 << 20, false)] {
+    let framed = |bytes: usize, chunked: bool| {
+        let (framing, end) = match chunked {
+            true => (
+                format!("Transfer-Encoding: chunked\r\n\r\n{bytes:x}\r\n"),
+                "\r\n0\r\n\r\n",
+            ),
+            false => (format!("Content-Length: {bytes}\r\n\r\n"), ""),
+        };
+        format!("HTTP/1.1 503 No\r\n{framing}{}{end}", "x".repeat(bytes))
+    };
+    for (refusal, keeps) in [
+        (framed(100, false), true),
+        (framed(100, true), true),
+        (framed(1 << 20, false), false),
+        (framed(1 << 20, true), false),
+    ] {
         for connections in [1, 2] {
-            let head = format!("HTTP/1.1 503 No\r\nContent-Length: {bytes}\r\n\r\n");
-            let mut refusal = head.into_bytes();
-            refusal.resize(refusal.len() + bytes, b'x');
+            let refusal = refusal.clone();
             let server = refuse(refusal, |number| number % 3 < 2);
             let address = server.addr();
             let pool = pool_config().max_connections(connections);
@@ -161,85 +145,14 @@ fn a_refused_response_is_read_to_its_end_or_its_connection_closed() {
             });
             let counts = server.counts();
             assert_eq!(counts.requests, 60);
-            if keeps && connections == 1 {
-                assert_eq!(counts.accepted, 1);
+            match (keeps, connections) {
+                (true, 1) => assert_eq!(counts.accepted, 1),
+                // Each refused response takes its connection along; the last good one keeps its.
+                (false, _) => assert_eq!(counts.accepted, 41),
+                (true, _) => {}
             }
         }
     }
-}
-
-/// Fault row E9, and the storm that it comes from.
-#[test]
-fn a_storm_of_failures_is_not_fed_beyond_the_budget_and_leaves_nothing_behind() {
-    const REQUESTS: usize = 1000;
-    let healthy = Arc::new(AtomicBool::new(false));
-    let is_healthy = Arc::clone(&healthy);
-    let server = refuse(refusal(503, ""), move |_| {
-        !is_healthy.load(Ordering::Relaxed)
-    });
-    let address = server.addr();
-    let pause = Duration::from_millis(20);
-    let policy = RetryTable::default().backoff(Backoff::fixed(pause));
-    let config = client_config()
-        .retry(policy)
-        .retry_budget(Some(budget(0.2)));
-    let pool = pool_config().max_connections(32);
-    let (server, healthy) = (&server, &healthy);
-    with_client(pool, config, |core, client| async move {
-        let statuses = burst(&core, &client, address, REQUESTS).await;
-        assert_eq!(statuses, (0, REQUESTS));
-        let arrived = server.counts().requests;
-        assert!(
-            (REQUESTS + 1..=REQUESTS * 6 / 5).contains(&arrived),
-            "{arrived}"
-        );
-        let counts = client.retry_counts();
-        assert_eq!(counts.granted, (arrived - REQUESTS) as u64);
-        assert!(counts.refused >= 800, "{counts:?}");
-
-        healthy.store(true, Ordering::Relaxed);
-        assert_eq!(
-            burst(&core, &client, address, REQUESTS).await,
-            (REQUESTS, 0)
-        );
-        assert_eq!(server.counts().requests, arrived + REQUESTS);
-
-        // With good requests behind it, the destination is worth a retry again.
-        healthy.store(false, Ordering::Relaxed);
-        let response = client.send(get(address)).await.unwrap();
-        assert!(response.body().attempts().len() > 1);
-        text(response).await.unwrap();
-        healthy.store(true, Ordering::Relaxed);
-        assert_in_order(&core, &client, 32).await;
-    });
-}
-
-/// Sends so many at once; how many were answered well, and how many refused.
-async fn burst(
-    core: &Core,
-    client: &TestClient,
-    address: std::net::SocketAddr,
-    requests: usize,
-) -> (usize, usize) {
-    let (good, refused) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
-    for _ in 0..requests {
-        let (client, good, refused) = (client.clone(), Rc::clone(&good), Rc::clone(&refused));
-        core.spawn(async move {
-            let response = client.send(get(address)).await.unwrap();
-            let count = match response.status().as_u16() {
-                200 => good,
-                503 => refused,
-                other => panic!("{other}"),
-            };
-            text(response).await.unwrap();
-            count.set(count.get() + 1);
-        });
-    }
-    until(core, "all are answered", || {
-        good.get() + refused.get() == requests
-    })
-    .await;
-    (good.get(), refused.get())
 }
 
 #[test]
@@ -252,6 +165,38 @@ fn retry_after_is_waited_for_and_never_less() {
         let passed = core.now().saturating_duration_since(begun);
         assert!(passed >= Duration::from_secs(1), "{passed:?}");
     });
+}
+
+#[test]
+fn retry_after_is_read_in_every_form() {
+    let no = Decision::Stop(Reason::RetryAfterTooLong);
+    for (value, decision) in [
+        ("0", again(Reason::Idempotent)),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", again(Reason::Idempotent)),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", again(Reason::Idempotent)),
+        ("Sun Nov  6 08:49:37 1994", again(Reason::Idempotent)),
+        ("Fri, 01 Jan 2100 00:00:00 GMT", no),
+        ("Tuesday, 01-Jan-69 00:00:00 GMT", no),
+        ("Fri Jan  1 00:00:00 2100", no),
+        ("99999999999999999999999", no),
+        // Not a pause at all, so that the policy's own holds.
+        ("soon", again(Reason::Idempotent)),
+        ("-1", again(Reason::Idempotent)),
+        ("1.5", again(Reason::Idempotent)),
+        ("", again(Reason::Idempotent)),
+    ] {
+        for status in [429, 503] {
+            let fields = format!("Retry-After: {value}\r\n");
+            let server = refuse(refusal(status, &fields), |number| number == 0);
+            let address = server.addr();
+            with_client(pool_config(), at_once(), |_, client| async move {
+                let response = client.send(get(address)).await.unwrap();
+                let attempts = response.body().attempts();
+                assert_eq!(decisions(attempts), [decision], "{value}");
+                text(response).await.unwrap();
+            });
+        }
+    }
 }
 
 #[test]

@@ -4,9 +4,11 @@
 mod common;
 
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::*;
+use http::Request;
 use http_client::{Body, Decision, ErrorKind, Phase, Reason, Sent};
 use test_support::{OK, Peer, Server, Then, first_connections, keep_alive_ok, respond_then};
 
@@ -15,11 +17,11 @@ fn stale_on_second_request(then: Then) -> Server {
     Server::script(first_connections(1, respond_then(1, then), keep_alive_ok()))
 }
 
-/// Fault row D2.
+/// Fault rows D2 and E5.
 #[test]
 fn idempotent_request_goes_once_more_over_a_fresh_connection() {
     for then in [Then::FinBeforeHead, Then::ResetBeforeHead] {
-        for method in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "QUERY"] {
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "QUERY"] {
             let server = stale_on_second_request(then);
             let address = server.addr();
             with_client(pool_config(), client_config(), |core, client| async move {
@@ -40,22 +42,68 @@ fn idempotent_request_goes_once_more_over_a_fresh_connection() {
     }
 }
 
-/// Fault row D2.
+/// Fault rows D2 and E5.
 #[test]
 fn request_that_may_have_had_its_effect_is_not_repeated() {
-    for method in ["POST", "PATCH", "FOO"] {
-        let server = stale_on_second_request(Then::FinBeforeHead);
+    for (then, kind) in [
+        (Then::FinBeforeHead, ErrorKind::ClosedBeforeResponse),
+        (Then::ResetBeforeHead, ErrorKind::Reset),
+    ] {
+        for method in ["POST", "PATCH", "FOO", "get", "CONNECT"] {
+            let server = stale_on_second_request(then);
+            let address = server.addr();
+            with_client(pool_config(), client_config(), |core, client| async move {
+                fetch(&client, get(address)).await.unwrap();
+                let effect = match method {
+                    "CONNECT" => Request::connect(address.to_string()).body(Body::empty()),
+                    _ => Ok(request(method, address, Body::full("pay"))),
+                };
+                let error = client.send(effect.unwrap()).await.unwrap_err();
+                assert_eq!(error.kind(), kind, "{method}");
+                assert_eq!((error.phase(), error.sent()), (Phase::Wait, Sent::All));
+                assert_eq!((error.attempt(), error.is_reused()), (1, true));
+                assert_in_order(&core, &client, 2).await;
+            });
+            let counts = server.counts();
+            assert_eq!((counts.accepted, counts.requests), (1, 2), "{method}");
+        }
+    }
+}
+
+/// Fault row D2: the reset comes as soon as the first byte of the request is there.
+#[test]
+fn reset_at_the_first_byte_of_a_request_is_a_stale_connection() {
+    for (method, answered) in [("GET", true), ("POST", false)] {
+        let server = Server::script(|peer: &mut Peer| {
+            if peer.index() > 0 {
+                return keep_alive_ok()(peer);
+            }
+            peer.read_request()?;
+            peer.answer(OK)?;
+            peer.read_exact(1)?;
+            peer.reset()
+        });
         let address = server.addr();
         with_client(pool_config(), client_config(), |core, client| async move {
             fetch(&client, get(address)).await.unwrap();
-            let payment = request(method, address, Body::full("pay"));
-            let error = client.send(payment).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::ClosedBeforeResponse, "{method}");
-            assert_eq!((error.phase(), error.sent()), (Phase::Wait, Sent::All));
-            assert_eq!((error.attempt(), error.is_reused()), (1, true));
+            // More than one write takes, so that the reset may come in the middle of it.
+            let large = Body::full(vec![b'x'; 8 << 20]);
+            let body = if answered { Body::empty() } else { large };
+            match client.send(request(method, address, body)).await {
+                Ok(response) => {
+                    assert!(answered, "{method} was repeated");
+                    assert_eq!(response.body().attempt(), 2);
+                    assert_eq!(text(response).await.unwrap(), "ok");
+                }
+                Err(error) => {
+                    assert!(!answered, "{error:?}");
+                    assert_eq!((error.kind(), error.attempt()), (ErrorKind::Reset, 1));
+                    assert_ne!(error.sent(), Sent::None);
+                }
+            }
             assert_in_order(&core, &client, 2).await;
         });
-        assert_eq!(server.counts().requests, 2, "{method}");
+        assert_eq!(server.counts().accepted, if answered { 2 } else { 1 });
     }
 }
 
@@ -203,4 +251,48 @@ fn second_attempt_takes_a_new_connection_even_if_others_are_idle() {
         assert_in_order(&core, &client, 2).await;
     });
     assert_eq!(hang_up.counts().accepted, 6);
+}
+
+/// Fault row E3: it hangs up after every request head but the first of each of five connections.
+#[test]
+fn server_that_hangs_up_for_good_sees_one_request_more_and_no_loop() {
+    for max in [5, 6] {
+        let server = Server::script(|peer: &mut Peer| {
+            if peer.index() < 5 {
+                peer.read_request()?;
+                peer.answer(OK)?;
+            }
+            peer.read_request()?;
+            peer.close()
+        });
+        let address = server.addr();
+        let pool = pool_config().max_connections(max);
+        with_client(pool, client_config(), |core, client| async move {
+            let mut responses = Vec::new();
+            for _ in 0..5 {
+                responses.push(client.send(get(address)).await.unwrap());
+            }
+            for response in responses {
+                text(response).await.unwrap();
+            }
+            assert_eq!(total(&client).idle.current, 5);
+            let error = client.send(get(address)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ClosedBeforeResponse);
+            let told: Vec<_> = error
+                .attempts()
+                .iter()
+                .map(|attempt| (attempt.is_reused(), attempt.decision()))
+                .collect();
+            let again = Decision::Retry {
+                reason: Reason::Stale,
+                pause: Duration::ZERO,
+            };
+            let not = Decision::Stop(Reason::Final);
+            assert_eq!(told, [(true, again), (false, not)]);
+            assert_eq!(total(&client).opened, 6);
+            assert_in_order(&core, &client, 5).await;
+        });
+        let counts = server.counts();
+        assert_eq!((counts.accepted, counts.requests), (6, 7), "at most {max}");
+    }
 }

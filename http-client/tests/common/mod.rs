@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,11 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Frame;
 use http_client::{
-    Body, Client, ClientConfig, Destination, Error, IncomingBody, ReadError, TcpConnector,
+    Body, BudgetConfig, Client, ClientConfig, Destination, Error, IncomingBody, ReadError,
+    TcpConnector,
 };
 use pool_core::{ConnectOptions, Core, DestinationStats, Pool, PoolConfig, PoolConfigBuilder};
-use test_support::{Server, answer_together};
+use test_support::{OK, Peer, Server, answer_together};
 
 /// Longer than anything here takes, however slow the machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
@@ -154,4 +156,29 @@ pub(crate) fn body(poll: impl FnMut(&mut Context<'_>) -> Polled + Unpin + 'stati
 
 pub(crate) fn data(bytes: impl Into<Bytes>) -> Polled {
     Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+}
+
+/// Refuses the requests for which `refuses` says so, by their number from 0, and answers the others.
+pub(crate) fn refuse(
+    refusal: impl Into<Vec<u8>>,
+    refuses: impl Fn(usize) -> bool + Send + Sync + 'static,
+) -> Server {
+    let (number, refusal) = (AtomicUsize::new(0), refusal.into());
+    Server::script(move |peer: &mut Peer| {
+        while peer.read_request()?.is_some() {
+            let refused = refuses(number.fetch_add(1, Ordering::Relaxed));
+            peer.answer(if refused { &refusal[..] } else { OK })?;
+        }
+        Ok(())
+    })
+}
+
+pub(crate) fn refusal(status: u16, fields: &str) -> String {
+    format!("HTTP/1.1 {status} No\r\nContent-Length: 2\r\n{fields}\r\nno")
+}
+
+/// A budget without a floor.
+pub(crate) fn budget(ratio: f64) -> BudgetConfig {
+    let builder = BudgetConfig::builder().ratio(ratio).floor_per_second(0);
+    builder.build().unwrap()
 }
