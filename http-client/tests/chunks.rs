@@ -171,7 +171,7 @@ fn limit_on_a_body_holds_to_the_byte() {
             format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{data}"),
             format!("HTTP/1.1 200 OK\r\n\r\n{data}"),
         ] {
-            let read = read_of(answer, limits.clone());
+            let read = read_of(answer, limits);
             match length <= LIMIT {
                 true => assert_eq!(read, Ok(data.clone().into_bytes())),
                 false => assert_eq!(read, Err(ErrorKind::MalformedResponse)),
