@@ -1,7 +1,6 @@
 //! Where a request goes: what makes two connections interchangeable.
 
-use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 use std::str::FromStr;
@@ -11,8 +10,9 @@ use http::uri::{Authority, Scheme};
 
 /// The key of a pool: scheme, host and port.
 ///
-/// Hosts compare in lower case and a scheme's default port is filled in, so that every spelling
-/// of one destination shares its connections. Cheap to clone; parsing happens once.
+/// Names are put in lower case, IPv6 addresses in their canonical form (RFC 5952), and a scheme's
+/// default port is filled in, so that every spelling of one destination shares its connections.
+/// Cheap to clone; parsing happens once.
 ///
 /// ```
 /// use http_client::Destination;
@@ -83,21 +83,18 @@ impl Destination {
         if host.is_empty() {
             return Err(InvalidDestination::Relative);
         }
-        if let Some(inner) = host.strip_prefix('[') {
-            let address = inner.strip_suffix(']').unwrap_or(inner);
-            address
-                .parse::<Ipv6Addr>()
-                .map_err(|_| InvalidDestination::Address)?;
-        }
-        let port = port(&authority.as_str()[host.len()..])?;
-        let is_lower = !host.bytes().any(|b| b.is_ascii_uppercase());
-        Ok(Self {
-            host: match is_lower {
-                true => host.into(),
-                false => host.to_ascii_lowercase().into(),
-            },
-            port,
-        })
+        let port = port(&authority.as_str()[host.len()..]);
+        let host = match host.strip_prefix('[') {
+            Some(inner) => {
+                let address = inner.strip_suffix(']').unwrap_or(inner);
+                let address = address.parse::<Ipv6Addr>();
+                let address = address.map_err(|_| InvalidDestination::Address)?;
+                // An address can be written in many ways; this is the one of RFC 5952.
+                format!("[{address}]").into()
+            }
+            None => host.to_ascii_lowercase().into(),
+        };
+        Ok(Self { host, port: port? })
     }
 
     /// The host in lower case, an IPv6 address without its brackets.
@@ -120,20 +117,17 @@ impl Destination {
 
     /// Host and port, as the target of CONNECT has them (RFC 9112 §3.2.3).
     pub(crate) fn authority(&self) -> String {
-        let mut authority = String::with_capacity(self.host.len() + ":65535".len());
-        authority.push_str(&self.host);
-        // A String takes whatever is written to it.
-        _ = write!(authority, ":{}", self.port);
-        authority
+        format!("{}:{}", self.host, self.port)
     }
 
     /// The value of a `Host` field for it: the port only where it is not the default
     /// (RFC 9110 §7.2).
     #[must_use]
-    pub fn host_field(&self) -> Cow<'_, str> {
-        match self.port {
-            80 => Cow::Borrowed(&self.host),
-            _ => Cow::Owned(self.authority()),
+    pub fn host_field(&self) -> String {
+        if self.port == 80 {
+            self.host.to_string()
+        } else {
+            self.authority()
         }
     }
 }
@@ -243,6 +237,7 @@ mod tests {
             ("http://[::1]:", "::1", 80),
             ("http://[::1]:8080/", "::1", 8080),
             ("http://[2001:DB8::7]:81", "2001:db8::7", 81),
+            ("http://[2001:0db8:0:0::07]", "2001:db8::7", 80),
             ("http://[::ffff:192.0.2.1]:81", "::ffff:192.0.2.1", 81),
         ] {
             let destination: Destination = uri.parse().unwrap();

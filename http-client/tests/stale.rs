@@ -287,7 +287,7 @@ fn server_that_hangs_up_for_good_sees_one_request_more_and_no_loop() {
                 reason: Reason::Stale,
                 pause: Duration::ZERO,
             };
-            let not = Decision::Stop(Reason::Final);
+            let not = Decision::Stop(Reason::NotStale);
             assert_eq!(told, [(true, again), (false, not)]);
             assert_eq!(total(&client).opened, 6);
             assert_in_order(&core, &client, 5).await;
