@@ -124,7 +124,9 @@ where
     /// CONNECT, and the whole request has been sent.
     #[must_use]
     pub fn is_tunnel(&self) -> bool {
-        self.exchange.as_ref().is_some_and(|exchange| exchange.is_tunnel())
+        self.exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.is_tunnel())
     }
 
     /// Takes the connection out of the pool, after 101 (Switching Protocols) or 2xx to CONNECT.

@@ -58,7 +58,7 @@ pub(crate) fn encode(request: Request<Body>, destination: &Destination) -> Resul
 /// (RFC 9112 §3.2).
 fn target<'u>(method: &Method, uri: &'u Uri) -> Result<Cow<'u, str>, Error> {
     if method == Method::CONNECT {
-        return Ok(tunnelled(uri)?.authority().into());
+        return Ok(tunnelled(uri)?.authority().to_owned().into());
     }
     match uri.path_and_query().map_or("/", PathAndQuery::as_str) {
         "*" if method == Method::OPTIONS => Ok("*".into()),
