@@ -66,7 +66,7 @@ impl LimitTimer {
 
 /// An exchange until the head of its final response, under the head timeout.
 pub(crate) struct AwaitHead<C: Connector> {
-    pub(crate) exchange: Exchange<C>,
+    pub(crate) exchange: Box<Exchange<C>>,
     core: Core,
     limit: Option<Duration>,
     /// Runs while the peer is waited for, from the last write.
@@ -81,7 +81,7 @@ where
 {
     /// Waits for the head at most for `head`, and for all at most until `attempt`.
     pub(crate) fn new(
-        exchange: Exchange<C>,
+        exchange: Box<Exchange<C>>,
         core: &Core,
         head: Option<Duration>,
         attempt: Option<Limit>,

@@ -307,7 +307,7 @@ where
     async fn accept(
         self,
         head: ResponseHead,
-        exchange: Exchange<C>,
+        exchange: Box<Exchange<C>>,
         number: u32,
     ) -> Result<(ResponseHead, IncomingBody<C>), Error> {
         let destination = self.destination().clone();

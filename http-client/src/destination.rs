@@ -25,7 +25,10 @@ use http::uri::{Authority, Scheme};
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
-    host: Rc<str>,
+    /// Host and port, one spelling for each: in lower case, and the port always there.
+    authority: Rc<str>,
+    /// Bytes of the host at its front.
+    host_len: usize,
     port: u16,
 }
 
@@ -83,24 +86,33 @@ impl Destination {
         if host.is_empty() {
             return Err(InvalidDestination::Relative);
         }
-        let port = port(&authority.as_str()[host.len()..]);
-        let host = match host.strip_prefix('[') {
-            Some(inner) => {
-                let address = inner.strip_suffix(']').unwrap_or(inner);
-                let address = address.parse::<Ipv6Addr>();
-                let address = address.map_err(|_| InvalidDestination::Address)?;
-                // An address can be written in many ways; this is the one of RFC 5952.
-                format!("[{address}]").into()
-            }
-            None => host.to_ascii_lowercase().into(),
+        let address = ipv6(host)?;
+        let rest = &authority.as_str()[host.len()..];
+        let port = port(rest)?;
+        // Most callers write it as it is kept, which saves a copy.
+        let is_kept_so = matches!(rest.as_bytes(), [b':', b'1'..=b'9', ..])
+            && !host.bytes().any(|b| b.is_ascii_uppercase());
+        let kept: Rc<str> = match address {
+            // An address can be written in many ways; this is the one of RFC 5952.
+            Some(address) => format!("[{address}]:{port}").into(),
+            None if is_kept_so => authority.as_str().into(),
+            None => format!("{}:{port}", host.to_ascii_lowercase()).into(),
         };
-        Ok(Self { host, port: port? })
+        Ok(Self {
+            host_len: kept.rfind(':').unwrap_or(kept.len()),
+            authority: kept,
+            port,
+        })
     }
 
     /// The host in lower case, an IPv6 address without its brackets.
     #[must_use]
     pub fn host(&self) -> &str {
-        self.host.trim_start_matches('[').trim_end_matches(']')
+        self.bracketed().trim_matches(['[', ']'])
+    }
+
+    fn bracketed(&self) -> &str {
+        &self.authority[..self.host_len]
     }
 
     /// The port.
@@ -116,20 +128,28 @@ impl Destination {
     }
 
     /// Host and port, as the target of CONNECT has them (RFC 9112 §3.2.3).
-    pub(crate) fn authority(&self) -> String {
-        format!("{}:{}", self.host, self.port)
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// The value of a `Host` field for it: the port only where it is not the default
     /// (RFC 9110 §7.2).
     #[must_use]
-    pub fn host_field(&self) -> String {
-        if self.port == 80 {
-            self.host.to_string()
-        } else {
-            self.authority()
+    pub fn host_field(&self) -> &str {
+        match self.port {
+            80 => self.bracketed(),
+            _ => self.authority(),
         }
     }
+}
+
+/// The address of a host in brackets; `None` without them.
+fn ipv6(host: &str) -> Result<Option<Ipv6Addr>, InvalidDestination> {
+    let Some(inner) = host.strip_prefix('[') else {
+        return Ok(None);
+    };
+    let address = inner.strip_suffix(']').unwrap_or(inner).parse();
+    address.map(Some).map_err(|_| InvalidDestination::Address)
 }
 
 /// The port that `rest` says, which is what follows a host.
@@ -167,7 +187,7 @@ impl FromStr for Destination {
 
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}:{}", self.host, self.port)
+        write!(f, "http://{}", self.authority)
     }
 }
 
@@ -247,6 +267,42 @@ mod tests {
                 "{uri}"
             );
         }
+    }
+
+    #[test]
+    fn spellings_of_one_destination_are_one_key() {
+        for spellings in [
+            &["http://h", "http://H:80/", "http://h:", "http://h:080"][..],
+            &[
+                "http://h:81",
+                "http://H:81",
+                "http://h:081/",
+                "http://H:0081",
+            ],
+            &[
+                "http://[2001:db8::7]:81",
+                "http://[2001:DB8::7]:0081",
+                "http://[2001:0db8:0:0::07]:81",
+            ],
+        ] {
+            let parsed = spellings.iter().map(|uri| uri.parse().unwrap());
+            let known: std::collections::HashSet<Destination> = parsed.collect();
+            assert_eq!(known.len(), 1, "{known:?}");
+        }
+        let apart = [
+            "http://h",
+            "http://h:8",
+            "http://h8:0080",
+            "http://[::1]:80",
+        ];
+        let apart = apart.map(|uri| uri.parse::<Destination>().unwrap().to_string());
+        let written = [
+            "http://h:80",
+            "http://h:8",
+            "http://h8:80",
+            "http://[::1]:80",
+        ];
+        assert_eq!(apart, written);
     }
 
     #[test]

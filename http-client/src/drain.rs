@@ -66,7 +66,7 @@ impl ClientConfig {
 /// Lets go of a response of which so many bytes are left, as far as that is known. It is read to
 /// its end within the limits if the connection can be used again then; otherwise the connection
 /// closes.
-pub(crate) fn let_go<C: Connector>(exchange: Exchange<C>, left: Option<u64>)
+pub(crate) fn let_go<C: Connector>(exchange: Box<Exchange<C>>, left: Option<u64>)
 where
     C::Connection: Transport,
 {
@@ -95,7 +95,7 @@ where
 }
 
 struct Draining<C: Connector> {
-    exchange: Exchange<C>,
+    exchange: Box<Exchange<C>>,
     /// How far the bytes of the response may reach.
     until: u64,
     time: Duration,

@@ -85,17 +85,19 @@ impl<C: Connector> Exchange<C>
 where
     C::Connection: Transport,
 {
+    /// It stays where it is made: it is large, and goes from the call through the response's body to
+    /// its end.
     pub(crate) fn new(
         conn: Pooled<C>,
         mut outgoing: Outgoing,
         core: &Core,
         config: &ClientConfig,
         timeouts: Timeouts,
-    ) -> Self {
+    ) -> Box<Self> {
         outgoing.rewind();
         let sent = outgoing.sent;
         let has_body = !matches!(sent.body_length(), BodyLength::None | BodyLength::Exact(0));
-        let mut exchange = Self {
+        let mut exchange = Box::new(Self {
             conn,
             codec: ClientExchange::new(sent, &config.limits),
             queue: WriteQueue::default(),
@@ -113,7 +115,7 @@ where
             bytes_received: 0,
             read_size: FIRST_READ,
             outgoing,
-        };
+        });
         exchange.queue.push(exchange.outgoing.head.clone());
         exchange
     }

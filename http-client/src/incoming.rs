@@ -29,7 +29,7 @@ pub struct IncomingBody<C: Connector>
 where
     C::Connection: Transport,
 {
-    exchange: Option<Exchange<C>>,
+    exchange: Option<Box<Exchange<C>>>,
     destination: Destination,
     reused: bool,
     attempt: u32,
@@ -50,7 +50,7 @@ where
     C::Connection: Transport,
 {
     pub(crate) fn new(
-        exchange: Exchange<C>,
+        exchange: Box<Exchange<C>>,
         destination: Destination,
         attempt: u32,
         attempts: Vec<Attempt>,
@@ -138,7 +138,9 @@ where
     /// CONNECT, and the whole request has been sent.
     #[must_use]
     pub fn is_tunnel(&self) -> bool {
-        self.exchange.as_ref().is_some_and(Exchange::is_tunnel)
+        self.exchange
+            .as_ref()
+            .is_some_and(|exchange| exchange.is_tunnel())
     }
 
     /// Takes the connection out of the pool, after 101 (Switching Protocols) or 2xx to CONNECT.

@@ -35,7 +35,7 @@ pub(crate) fn encode(request: Request<Body>, destination: &Destination) -> Resul
         // The authority of the target, where it has one (RFC 9112 §3.2).
         match parts.method {
             Method::CONNECT => writer.field("Host", &*target)?,
-            _ => writer.field("Host", &*destination.host_field())?,
+            _ => writer.field("Host", destination.host_field())?,
         }
     }
     let mut length = body.length();
@@ -58,7 +58,7 @@ pub(crate) fn encode(request: Request<Body>, destination: &Destination) -> Resul
 /// (RFC 9112 §3.2).
 fn target<'u>(method: &Method, uri: &'u Uri) -> Result<Cow<'u, str>, Error> {
     if method == Method::CONNECT {
-        return Ok(tunnelled(uri)?.authority().into());
+        return Ok(tunnelled(uri)?.authority().to_owned().into());
     }
     match uri.path_and_query().map_or("/", PathAndQuery::as_str) {
         "*" if method == Method::OPTIONS => Ok("*".into()),

@@ -46,7 +46,7 @@ pub(super) fn request(
     let hops_left = hops_left(head)?;
     let host = match head.authority() {
         Some(authority) => Cow::from(authority),
-        None => destination.host_field(),
+        None => destination.host_field().into(),
     };
     let mut encoded = BytesMut::with_capacity(HEAD_BYTES);
     let sent = RequestWriter::new(&mut encoded, head.method(), &target)
