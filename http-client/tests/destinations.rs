@@ -147,6 +147,8 @@ fn user_name_and_what_is_no_destination_are_refused_before_a_connection_is_made(
             assert_eq!((error.phase(), error.sent()), (Phase::Prepare, Sent::None));
             let told = format!("{error:?} {error}");
             assert!(!told.contains("secret"), "{told}");
+            let source = std::error::Error::source(&error).unwrap().to_string();
+            assert_eq!(source.contains("user name"), uri.contains('@'), "{source}");
         }
         assert_eq!(total(&client).opened, 0);
     });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::*;
 use futures_lite::future::poll_once;
 use http::Request;
-use http_client::{Body, ClientConfig, DrainLimits, Timeouts};
+use http_client::{Backoff, Body, ClientConfig, DrainLimits, RetryTable, Timeouts};
 use pool_core::{CloseReason, Core};
 use test_support::{Gate, OK, OK_CLOSE, Peer, Server, Then, keep_alive_ok, respond_then};
 
@@ -353,5 +353,55 @@ fn response_leaves_nothing_wherever_it_is_dropped() {
             stats.closed(CloseReason::Abandoned) > 0,
             "too much was left"
         );
+    });
+}
+
+#[test]
+fn request_that_is_sent_again_leaves_nothing_wherever_it_is_dropped() {
+    // Each connection refuses its first request, answers the second and hangs up on the third.
+    let server = Server::script(|peer| {
+        let pause = Duration::from_millis(1);
+        for answer in [refusal(503, "").as_bytes(), OK] {
+            if peer.read_request()?.is_some() {
+                peer.send_slowly(answer, 5, pause)?;
+            }
+        }
+        peer.read_request()?;
+        peer.close()
+    });
+    let address = server.addr();
+    let policy = RetryTable::default().backoff(Backoff::fixed(Duration::from_millis(3)));
+    let config = client_config()
+        .retry(policy)
+        .retry_budget(Some(budget(1.0)));
+    with_client(three(), config, |core, client| async move {
+        let begin = || fetch(&client, get(address));
+        let polls = drop_at_every_poll(&core, &client, begin).await;
+        assert!(polls > 3, "{polls}");
+        assert!(client.retry_counts().granted > 0);
+    });
+}
+
+#[test]
+fn tunnel_leaves_nothing_wherever_its_request_is_dropped() {
+    let server = Server::script(|peer| {
+        if peer.read_request()?.is_some() {
+            peer.send_slowly("HTTP/1.1 200 OK\r\n\r\n", 4, Duration::from_millis(1))?;
+        }
+        peer.stall()
+    });
+    let address = server.addr();
+    with_client(three(), client_config(), |core, client| async move {
+        let begin = || async {
+            let connect = Request::connect(address.to_string()).body(Body::empty());
+            let body = client.send(connect.unwrap()).await.unwrap().into_body();
+            drop(body.into_tunnel().unwrap());
+        };
+        let polls = drop_at_every_poll(&core, &client, begin).await;
+        assert!(polls > 3, "{polls}");
+        until(&core, "every tunnel is closed", || {
+            server.counts().open == 0
+        })
+        .await;
     });
 }
