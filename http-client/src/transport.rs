@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::iter::once;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -74,6 +75,8 @@ const LEAST_ENTRIES: usize = 2 * SLICES;
 /// It has no bound of its own: whoever fills it looks at [`len`](Self::len) first.
 #[derive(Debug, Default)]
 pub struct WriteQueue {
+    /// What came into an empty queue. A head is mostly alone, and costs no block then.
+    first: Bytes,
     chunks: VecDeque<Bytes>,
     /// Copies of what comes after the chunks.
     tail: BytesMut,
@@ -83,8 +86,11 @@ pub struct WriteQueue {
 impl WriteQueue {
     /// Appends; an empty slice is left out.
     pub fn push(&mut self, chunk: Bytes) {
-        // A head is mostly alone in its queue. One kept block does no harm.
-        if chunk.len() < LEAST_KEPT && !self.is_empty() {
+        // One kept block does no harm.
+        if self.is_empty() {
+            self.bytes = chunk.len();
+            self.first = chunk;
+        } else if chunk.len() < LEAST_KEPT {
             self.push_copy(&chunk);
         } else if !chunk.is_empty() {
             self.close_tail();
@@ -123,6 +129,7 @@ impl WriteQueue {
 
     /// Drops what waits.
     pub fn clear(&mut self) {
+        self.first = Bytes::new();
         self.chunks.clear();
         self.bytes = 0;
         self.let_go();
@@ -140,8 +147,11 @@ impl WriteQueue {
     ) -> Poll<io::Result<usize>> {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let mut used = 0;
-        let tail = Some(&self.tail[..]).filter(|tail| !tail.is_empty());
-        let waiting = self.chunks.iter().map(|chunk| &chunk[..]).chain(tail);
+        let chunks = self.chunks.iter().map(|chunk| &chunk[..]);
+        let waiting = once(&self.first[..])
+            .chain(chunks)
+            .chain(once(&self.tail[..]));
+        let waiting = waiting.filter(|bytes| !bytes.is_empty());
         for (slice, bytes) in slices.iter_mut().zip(waiting) {
             *slice = IoSlice::new(bytes);
             used += 1;
@@ -159,6 +169,10 @@ impl WriteQueue {
 
     fn advance(&mut self, mut written: usize) {
         self.bytes -= written;
+        if written < self.first.len() {
+            return self.first.advance(written);
+        }
+        written -= std::mem::take(&mut self.first).len();
         while let Some(chunk) = self.chunks.front_mut() {
             if written < chunk.len() {
                 chunk.advance(written);
