@@ -20,11 +20,15 @@ fn main() -> ExitCode {
         Ok(json) => json,
         Err(error) => return fail(&error),
     };
+    let html = match plan.html.as_deref().map(Output::create).transpose() {
+        Ok(html) => html,
+        Err(error) => return fail(&error),
+    };
     let report = match loadgen::run(&plan, &signals, |second| eprintln!("{second}")) {
         Ok(report) => report,
         Err(error) => return fail(&error),
     };
-    if let Err(error) = tell(&report, json) {
+    if let Err(error) = tell(&report, json, html) {
         return fail(&error);
     }
     match report.any_succeeded() {
@@ -44,6 +48,10 @@ impl Output {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
         }
+        Self::create(path)
+    }
+
+    fn create(path: &Path) -> io::Result<Self> {
         let file = File::create(path).map_err(|error| {
             let text = format!("{}: {error}", path.display());
             io::Error::new(error.kind(), text)
@@ -63,13 +71,16 @@ impl Output {
 }
 
 /// The summary goes where the JSON does not.
-fn tell(report: &Report, json: Option<Output>) -> io::Result<()> {
+fn tell(report: &Report, json: Option<Output>, html: Option<Output>) -> io::Result<()> {
     match json {
         Some(Output::Stdout) => eprintln!("{report}"),
         _ => writeln!(io::stdout().lock(), "{report}")?,
     }
     if let Some(json) = json {
         json.write(&serde_json::to_string_pretty(report)?)?;
+    }
+    if let Some(html) = html {
+        html.write(&report.to_html())?;
     }
     Ok(())
 }

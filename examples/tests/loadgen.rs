@@ -355,3 +355,69 @@ fn json_has_the_fields_that_are_documented() {
     assert!(second["p99_us"].as_f64() >= second["p50_us"].as_f64());
     server.finish();
 }
+
+/// The names of the elements that are open, each closed in its order; panics where they are not.
+fn check_nesting(page: &str) {
+    let mut open = Vec::new();
+    let mut rest = page;
+    while let Some((_, behind)) = rest.split_once('<') {
+        let (tag, after) = behind.split_once('>').expect("a tag ends");
+        rest = after;
+        let name = tag.split_whitespace().next().unwrap_or_default();
+        match name.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name), "</{name}>"),
+            None if name.starts_with('!') || name == "meta" || tag.ends_with('/') => {}
+            None => open.push(name),
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+#[test]
+fn page_loads_nothing_and_has_a_plot_of_the_distribution_and_of_the_course() {
+    let server = Server::script(keep_alive_ok());
+    let url = format!("http://{}/?a=1&b=%3C", server.addr());
+    let line = [
+        "loadgen",
+        "-c",
+        "2",
+        "-d",
+        "1200ms",
+        "--timeout",
+        "60s",
+        &url,
+    ];
+    let (_stop, stopped) = mpsc::channel();
+    let report = run(&Plan::read(line).unwrap(), &stopped, |_| {}).unwrap();
+    let page = report.to_html();
+    check_nesting(&page);
+    let shown = url.replace('&', "&amp;");
+    assert!(page.contains(&shown), "{page}");
+    // The target is named, not loaded.
+    let page = page.replace(&shown, "");
+    for outside in [
+        "http:", "https:", "//", "src=", "href=", "url(", "@import", "<script", "<link",
+    ] {
+        assert!(!page.contains(outside), "{outside}: {page}");
+    }
+    assert!(page.contains("prefers-color-scheme: dark") && page.contains("name=\"viewport\""));
+    for plot in [
+        "Latency by percentile",
+        "Requests per second",
+        "Latency per second",
+    ] {
+        assert_eq!(page.matches(&format!("aria-label=\"{plot}\"")).count(), 1);
+    }
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+    server.finish();
+}
+
+#[test]
+fn page_of_a_run_without_a_response_is_whole_too() {
+    let server = Server::script(never_answer());
+    let page = load(&server, "-c 1 -n 1 --timeout 20ms").to_html();
+    check_nesting(&page);
+    assert!(page.contains("TotalTimeout 1") && page.contains("no whole response"));
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+    server.finish();
+}

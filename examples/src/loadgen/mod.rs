@@ -4,7 +4,7 @@
 //! a client of its own, and a task for each connection; it records for itself, and tells once a
 //! second. In the order of the files: [`Plan`] → `worker` (a thread's load) and `arrivals` (the open
 //! loop's schedule and queue) → `counted` (connections that count what is read) → `record` (what a
-//! thread measures) → [`Report`].
+//! thread measures) → [`Report`] → `page` and `plot` (the same to look at).
 //!
 //! ```
 //! use std::sync::mpsc;
@@ -21,7 +21,9 @@
 
 mod arrivals;
 mod counted;
+mod page;
 mod plan;
+mod plot;
 mod record;
 mod report;
 mod worker;

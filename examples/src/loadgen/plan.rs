@@ -91,6 +91,9 @@ pub struct Plan {
     /// Where the report goes as JSON; - is standard output, the summary then goes to standard error
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Where the report goes as a page, in one file, with plots
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// What --body or --body-file gives
     #[arg(skip)]
     pub(super) content: Bytes,

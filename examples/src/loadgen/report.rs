@@ -10,7 +10,7 @@ use super::plan::Plan;
 use super::record::{Interval, Tally};
 
 /// The percentiles that are told.
-const PERCENTILES: [(&str, f64); 7] = [
+pub(super) const PERCENTILES: [(&str, f64); 7] = [
     ("p50", 50.0),
     ("p75", 75.0),
     ("p90", 90.0),
@@ -189,6 +189,22 @@ impl Report {
         }
     }
 
+    /// How the load was made.
+    pub(super) fn load_text(&self) -> String {
+        let mode = match self.rate {
+            Some(rate) => format!("open loop, {rate} requests/s"),
+            None => "closed loop".to_owned(),
+        };
+        let keep_alive = match self.keep_alive {
+            true => "",
+            false => ", a new one for each request",
+        };
+        format!(
+            "{mode}; connections {}{keep_alive}; threads {}",
+            self.connections, self.threads
+        )
+    }
+
     /// Whether at least one request got a whole response with a status below 400.
     #[must_use]
     pub fn any_succeeded(&self) -> bool {
@@ -254,7 +270,7 @@ pub(super) fn as_text(us: f64) -> String {
     }
 }
 
-fn listed<K: fmt::Display>(counts: impl IntoIterator<Item = (K, u64)>) -> String {
+pub(super) fn listed<K: fmt::Display>(counts: impl IntoIterator<Item = (K, u64)>) -> String {
     let counts = counts.into_iter();
     let parts: Vec<_> = counts
         .map(|(name, count)| format!("{name} {count}"))
@@ -274,15 +290,7 @@ impl fmt::Display for Report {
             ..
         } = self;
         writeln!(f, "target       {} {}", self.method, self.url)?;
-        let mode = match self.rate {
-            Some(rate) => format!("open loop, {rate} requests/s"),
-            None => "closed loop".to_owned(),
-        };
-        let (connections, threads) = (self.connections, self.threads);
-        writeln!(
-            f,
-            "load         {mode}; {connections} connections, {threads} threads"
-        )?;
+        writeln!(f, "load         {}", self.load_text())?;
         writeln!(
             f,
             "requests     {requests} in {elapsed_s:.2} s, {requests_per_s:.1}/s"
@@ -306,6 +314,9 @@ impl fmt::Display for Report {
         }
         writeln!(f, "connections  {} opened", self.connections_opened)?;
         write!(f, "latency     ")?;
+        if *requests == 0 {
+            return write!(f, " none");
+        }
         let names = PERCENTILES.iter().map(|(name, _)| *name);
         for (number, name) in names.chain(["max", "mean"]).enumerate() {
             let us = self.latency_us.get(name).copied().unwrap_or_default();

@@ -159,14 +159,13 @@ async fn run(
     let begun = go.await.ok()?;
     let load = Rc::new(Load::new(core, share, reached, begun));
     let all_ended = load.start();
-    let until = load.measured_from + load.share.longest;
     let stopped = async {
         // A handle that was dropped stops it too.
         let _ = stopped.await;
     };
     stopped
         .or(all_ended)
-        .or(load.sleep_until(until))
+        .or(load.sleep_until(load.until()))
         .or(load.tell_seconds(&news))
         .await;
     Some(load.close(&news))
@@ -337,6 +336,8 @@ impl Load {
         let warmup = schedule(self.begun).starts(None);
         let warmup = warmup.take_while(|start| *start < self.measured_from);
         let measured = schedule(self.measured_from).starts(self.share.requests);
+        let until = self.until();
+        let measured = measured.take_while(|start| *start < until);
         let mut now = Instant::now();
         for start in warmup.chain(measured) {
             if start > now {
@@ -347,7 +348,15 @@ impl Load {
                 self.recorder.borrow_mut().record_drop();
             }
         }
-        arrivals.close();
+        // Where the time is what ends it, it is to run for that time.
+        if self.share.requests.is_some() {
+            arrivals.close();
+        }
+    }
+
+    /// When it ends, where nothing else ends it before.
+    fn until(&self) -> Instant {
+        self.measured_from + self.share.longest
     }
 
     async fn sleep_until(&self, at: Instant) {
