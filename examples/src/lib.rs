@@ -6,6 +6,7 @@ pub mod durations;
 pub mod faulty;
 pub mod gateway;
 pub mod lines;
+pub mod loadgen;
 pub mod origin;
 pub mod retries;
 pub mod retry_flags;

@@ -30,7 +30,16 @@ const QUEUED_BYTES: usize = 64 << 10;
 ///
 /// [`ServiceError`].
 pub fn start(address: SocketAddr) -> Result<Service, ServiceError> {
-    Service::start("origin", address, serve)
+    start_on(None, address)
+}
+
+/// Starts the origin on a core of its own, pinned to `cpu` if there is one.
+///
+/// # Errors
+///
+/// [`ServiceError`].
+pub fn start_on(cpu: Option<usize>, address: SocketAddr) -> Result<Service, ServiceError> {
+    Service::start_on("origin", cpu, address, serve)
 }
 
 /// Why a response has no end.

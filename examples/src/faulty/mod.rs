@@ -96,6 +96,7 @@ impl FaultyOrigin {
         let (seed, most) = (settings.seed, settings.max_connections);
         let service = Service::listen(
             "faulty-origin",
+            None,
             settings.listen,
             move |core, listener, stopped| {
                 let origin = Origin {

@@ -86,7 +86,25 @@ impl Service {
         F: Fn(Session) -> Fut + Send + 'static,
         Fut: Future<Output = ()> + 'static,
     {
-        Self::listen(name, address, |core, listener, stopped| async move {
+        Self::start_on(name, None, address, serve)
+    }
+
+    /// [`start`](Self::start), pinned to `cpu` if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_on<F, Fut>(
+        name: &str,
+        cpu: Option<usize>,
+        address: SocketAddr,
+        serve: F,
+    ) -> Result<Self, ServiceError>
+    where
+        F: Fn(Session) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + 'static,
+    {
+        Self::listen(name, cpu, address, |core, listener, stopped| async move {
             run(&core, listener, serve, stopped).await;
         })
     }
@@ -94,6 +112,7 @@ impl Service {
     /// Listens on `address` and leaves the rest to `run`, until what it is given last is ready.
     pub(crate) fn listen<F, Fut>(
         name: &str,
+        cpu: Option<usize>,
         address: SocketAddr,
         run: F,
     ) -> Result<Self, ServiceError>
@@ -103,16 +122,19 @@ impl Service {
     {
         let (report, listens) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
-        let thread = Core::builder().name(name).spawn(move |core| async move {
-            let options = ListenOptions::default().reuse_port(false);
-            match TcpListener::bind(&core, address, &options) {
-                Ok(listener) => {
-                    let _ = report.send(Ok(listener.local_addr()));
-                    run(core, listener, stopped).await;
+        let thread = Core::builder()
+            .name(name)
+            .cpu(cpu)
+            .spawn(move |core| async move {
+                let options = ListenOptions::default().reuse_port(false);
+                match TcpListener::bind(&core, address, &options) {
+                    Ok(listener) => {
+                        let _ = report.send(Ok(listener.local_addr()));
+                        run(core, listener, stopped).await;
+                    }
+                    Err(error) => drop(report.send(Err(error))),
                 }
-                Err(error) => drop(report.send(Err(error))),
-            }
-        })?;
+            })?;
         Ok(Self {
             address: await_listening(address, &listens)?,
             thread,
