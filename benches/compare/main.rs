@@ -8,6 +8,7 @@ mod cases;
 mod check;
 mod children;
 mod failure;
+mod html;
 mod machine;
 mod numbers;
 mod origin;

@@ -203,6 +203,21 @@ pub(crate) mod tests {
         report
     }
 
+    pub(crate) fn report(cases: Vec<CaseReport>) -> Report {
+        Report {
+            machine: Machine::here(),
+            rounds: 1,
+            seconds: 1,
+            proxy_cpu: 0,
+            load_cpu: 1,
+            origin: "origin".to_owned(),
+            proxies: Vec::new(),
+            skipped: Vec::new(),
+            cases,
+            errors: Vec::new(),
+        }
+    }
+
     #[test]
     fn cpu_time_is_split_by_the_ticks_of_both_modes() {
         let load = Load {

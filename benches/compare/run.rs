@@ -8,6 +8,7 @@ use crate::cases::Case;
 use crate::check::check;
 use crate::children::{Scratch, pin};
 use crate::failure::{Failure, Result, Stop, While};
+use crate::html;
 use crate::machine::Machine;
 use crate::origin::Origin;
 use crate::places::find_program;
@@ -30,6 +31,8 @@ pub(crate) fn run(settings: &Settings) -> Result<bool> {
     };
     let (found, skipped) = find(settings)?;
     stop.check()?;
+    // Before this thread is pinned, and counts one CPU only.
+    let machine = Machine::here();
     let _ = pinpool_benches::raise_descriptor_limit();
     // This program looks after children meanwhile: not on the CPU that is measured.
     pin(load_cpu)?;
@@ -50,7 +53,7 @@ pub(crate) fn run(settings: &Settings) -> Result<bool> {
         about: proxy.version.clone(),
     };
     let report = Report {
-        machine: Machine::here(),
+        machine,
         rounds: settings.rounds,
         seconds: settings.seconds,
         proxy_cpu,
@@ -191,6 +194,9 @@ impl Comparison<'_> {
         if let Some(path) = &self.settings.json {
             let text = serde_json::to_string_pretty(&self.report).during("writing JSON")?;
             std::fs::write(path, text + "\n").during(path.display())?;
+        }
+        if let Some(path) = &self.settings.html {
+            std::fs::write(path, html::page(&self.report)).during(path.display())?;
         }
         if !self.report.errors.is_empty() {
             eprintln!(

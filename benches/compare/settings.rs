@@ -34,6 +34,9 @@ pub(crate) struct Settings {
     /// Writes all figures to a file, each round's included
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Writes a page with bars to a file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Serves the origin that is used where nginx is missing
     #[arg(long, value_name = "ADDR", hide = true)]
     pub serve_origin: Option<SocketAddr>,
