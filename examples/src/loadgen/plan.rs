@@ -247,7 +247,7 @@ impl Plan {
         // The flag that reads a URL has refused what is no destination.
         let destination = Destination::from_uri(uri).ok();
         if let Some(destination) = destination.as_ref().filter(|_| !has("host")) {
-            writer.field("Host", &*destination.host_field())?;
+            writer.field("Host", destination.host_field())?;
         }
         for Header { name, value } in &self.headers {
             writer.field(name, value)?;
