@@ -209,19 +209,17 @@ mod tests {
             body: b"16384\n".to_vec(),
         };
         assert!(compare(&right(), case).is_ok());
-        let wrong: [(&str, fn(&mut Response)); 4] = [
-            ("status 502", |response| response.status = 502),
-            ("framed by Chunked", |response| {
-                response.framing = Framing::Chunked
-            }),
-            ("2 bytes, not 6", |response| response.body.truncate(2)),
-            ("other bytes", |response| response.body[0] = b'2'),
-        ];
-        for (expected, change) in wrong {
+        let expect = |expected: &str, change: &dyn Fn(&mut Response)| {
             let mut response = right();
             change(&mut response);
             let error = compare(&response, case).unwrap_err().to_string();
             assert!(error.contains(expected), "{expected}: {error}");
-        }
+        };
+        expect("status 502", &|response| response.status = 502);
+        expect("framed by Chunked", &|response| {
+            response.framing = Framing::Chunked;
+        });
+        expect("2 bytes, not 6", &|response| response.body.truncate(2));
+        expect("other bytes", &|response| response.body[0] = b'2');
     }
 }

@@ -10,6 +10,8 @@ use crate::failure::{Failure, Result, While};
 pub(crate) struct CpuTime {
     /// Exact, from the scheduler.
     pub total: Duration,
+    /// How long threads were ready to run while something else had their CPU.
+    pub waited: Duration,
     /// Clock ticks, from which the share of user and system is taken.
     pub user: u64,
     pub system: u64,
@@ -25,10 +27,12 @@ impl CpuTime {
                 .ok_or_else(|| Failure::new(format!("/proc/{pid}/stat reads {stat:?}")))?;
             sum.user += stat.user;
             sum.system += stat.system;
-            sum.total += match scheduled(*pid)? {
-                Some(time) => time,
-                None => ticks(stat.user + stat.system),
+            let (ran, waited) = match scheduled(*pid)? {
+                Some(times) => times,
+                None => (ticks(stat.user + stat.system), Duration::ZERO),
             };
+            sum.total += ran;
+            sum.waited += waited;
         }
         Ok(sum)
     }
@@ -37,6 +41,7 @@ impl CpuTime {
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             total: self.total.saturating_sub(before.total),
+            waited: self.waited.saturating_sub(before.waited),
             user: self.user.saturating_sub(before.user),
             system: self.system.saturating_sub(before.system),
         }
@@ -58,26 +63,29 @@ fn ticks(number: u64) -> Duration {
     Duration::from_secs_f64(number as f64 / per_second as f64)
 }
 
-/// The time that a process's threads have run, unless the kernel does not count it.
-fn scheduled(pid: u32) -> Result<Option<Duration>> {
+/// How long a process's threads have run, and waited to run, unless the kernel does not count it.
+fn scheduled(pid: u32) -> Result<Option<(Duration, Duration)>> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).during(format!("process {pid}"))?;
-    let mut sum = Duration::ZERO;
+    let (mut ran, mut waited) = (Duration::ZERO, Duration::ZERO);
     for thread in threads {
         let path = thread.during(format!("process {pid}"))?.path();
         // A thread that has ended in between has no file; a kernel without the file, no thread.
         let Ok(text) = fs::read_to_string(path.join("schedstat")) else {
             continue;
         };
-        sum += parse_schedstat(&text)
+        let times = parse_schedstat(&text)
             .ok_or_else(|| Failure::new(format!("schedstat of {pid} reads {text:?}")))?;
+        ran += times.0;
+        waited += times.1;
     }
-    Ok((sum > Duration::ZERO).then_some(sum))
+    Ok((ran > Duration::ZERO).then_some((ran, waited)))
 }
 
-/// The first number is the nanoseconds spent running.
-fn parse_schedstat(text: &str) -> Option<Duration> {
-    let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
-    Some(Duration::from_nanos(nanoseconds))
+/// The nanoseconds spent running, and those spent waiting to.
+fn parse_schedstat(text: &str) -> Option<(Duration, Duration)> {
+    let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
+    let mut next = || numbers.next().flatten().map(Duration::from_nanos);
+    Some((next()?, next()?))
 }
 
 /// What is used of `/proc/PID/stat`.
@@ -165,9 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn schedstat_gives_the_time_spent_running() {
-        let time = parse_schedstat("318105 51877 1\n");
-        assert_eq!(time, Some(Duration::from_nanos(318_105)));
+    fn schedstat_gives_the_times_spent_running_and_waiting() {
+        let times = parse_schedstat("318105 51877 1\n");
+        let expected = (Duration::from_nanos(318_105), Duration::from_nanos(51_877));
+        assert_eq!(times, Some(expected));
+        assert_eq!(parse_schedstat("318105"), None);
         assert_eq!(parse_schedstat(""), None);
         assert_eq!(parse_schedstat("-1 0 0"), None);
     }

@@ -28,6 +28,9 @@ pub(crate) struct Figures {
     pub user_per_request: Option<f64>,
     pub system_per_request: Option<f64>,
     pub syscalls_per_request: Option<f64>,
+    /// How long the proxy waited for its CPU because others had it, as a share of the time that it
+    /// ran; none in a ratio.
+    pub waited: Option<f64>,
 }
 
 impl Figures {
@@ -43,6 +46,8 @@ impl Figures {
             user_per_request: user,
             system_per_request: cpu.zip(user).map(|(cpu, user)| cpu - user),
             syscalls_per_request: None,
+            waited: (!used.total.is_zero())
+                .then(|| used.waited.as_secs_f64() / used.total.as_secs_f64()),
         }
     }
 
@@ -66,6 +71,7 @@ impl Figures {
             user_per_request: figure(Figure::User),
             system_per_request: figure(Figure::System),
             syscalls_per_request,
+            waited: None,
         }
     }
 }
@@ -91,6 +97,7 @@ impl Row {
             |figure| median(self.rounds.iter().filter_map(|round| *round.get(figure))),
             self.syscalls_per_request,
         );
+        self.median.waited = median(self.rounds.iter().filter_map(|round| round.waited));
     }
 
     fn compare_to(&mut self, nginx: &Self) {
@@ -194,6 +201,7 @@ pub(crate) mod tests {
                 .map(|cpu| Figures {
                     requests_per_second: Some(1e6 / cpu),
                     cpu_per_request: Some(*cpu),
+                    waited: Some(cpu / 1000.0),
                     ..Figures::default()
                 })
                 .collect();
@@ -228,11 +236,13 @@ pub(crate) mod tests {
             total: Duration::from_millis(20),
             user: 1,
             system: 3,
+            waited: Duration::from_millis(5),
         };
         let figures = Figures::of(&load, used);
         assert_eq!(figures.cpu_per_request, Some(20.0));
         assert_eq!(figures.user_per_request, Some(5.0));
         assert_eq!(figures.system_per_request, Some(15.0));
+        assert_eq!(figures.waited, Some(0.25));
         assert_eq!(Figures::of(&Load::default(), used).cpu_per_request, None);
     }
 

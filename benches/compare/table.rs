@@ -16,6 +16,9 @@ const COLUMNS: [&str; 8] = [
     "syscalls/req",
 ];
 
+/// From which share of waiting on the figures are called disturbed.
+const DISTURBED: f64 = 0.1;
+
 /// What the figures were taken with.
 pub(crate) fn head(report: &Report) -> String {
     let machine = &report.machine;
@@ -63,6 +66,7 @@ pub(crate) fn case(case: &CaseReport) -> String {
         }
         text.push('\n');
     }
+    text.push_str(&disturbance(case));
     text.push_str(&aims(case));
     text
 }
@@ -83,6 +87,17 @@ fn cells(row: &Row) -> Vec<String> {
         None => format!("{}       ", shown(figure)),
     });
     std::iter::once(row.proxy.clone()).chain(cells).collect()
+}
+
+/// Whether others had the proxies' CPU, which latency and requests per second then tell of.
+fn disturbance(case: &CaseReport) -> String {
+    let waited = case.rows.iter().filter_map(|row| row.median.waited);
+    let most = waited.fold(0.0, f64::max);
+    if most < DISTURBED {
+        return String::new();
+    }
+    let percent = most * 100.0;
+    format!("disturbed: a proxy waited for its CPU for {percent:.0} % of the time that it ran\n")
 }
 
 /// The gateway's ratios beside those aimed at.
@@ -144,6 +159,17 @@ mod tests {
             .map(|line| line.chars().count())
             .collect();
         assert!(widths.iter().all(|width| *width == widths[0]), "{text}");
+    }
+
+    #[test]
+    fn waiting_for_the_cpu_is_told_if_there_was_much_of_it() {
+        let quiet = case(&case_of(&[("nginx", &[90.0])]));
+        assert!(!quiet.contains("disturbed"), "{quiet}");
+        let busy = case(&case_of(&[("nginx", &[90.0]), ("haproxy", &[120.0])]));
+        assert!(
+            busy.contains("disturbed: a proxy waited for its CPU for 12 %"),
+            "{busy}"
+        );
     }
 
     #[test]
