@@ -6,9 +6,9 @@
 //! same readiness set under it, and no more than the reads and writes. What is made for
 //! `Client::send`, a request of the `http` crate, is made in its time.
 //!
-//! Beside the times of each stand ratios: the ways take turns, a few hundred round trips at a time,
-//! and the middle one of the ratios of two turns side by side is what counts. A machine that others
-//! use too changes its speed more slowly than that.
+//! Then the ways take turns, 50 round trips at a time, and what counts is the middle one of the times,
+//! and of the ratios of two turns side by side: a machine that others use too changes its speed more
+//! slowly than that.
 //!
 //! The allocations are those of the client alone, up to the connection's return, without those of
 //! whoever made the request.
@@ -29,7 +29,7 @@ const WAYS: [(Way, &str); 3] = [
 ];
 
 /// Round trips before the other ways have their turn.
-const PER_TURN: u64 = 200;
+const PER_TURN: u64 = 50;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
@@ -62,23 +62,29 @@ async fn timed(warm: &WarmGet, way: Way, rounds: u64) -> Duration {
 }
 
 async fn side_by_side(warm: &WarmGet) {
-    let turns = if measures() { 501 } else { 1 };
-    let mut ratios: [Vec<f64>; WAYS.len()] = Default::default();
+    let turns = if measures() { 4001 } else { 1 };
+    let mut times: [Vec<f64>; WAYS.len()] = Default::default();
+    let mut ratios = times.clone();
     for _ in 0..turns {
-        let mut bare = Duration::ZERO;
-        for ((way, _), ratios) in WAYS.iter().zip(&mut ratios) {
-            let spent = timed(warm, *way, PER_TURN).await;
-            if *way == Way::Bare {
-                bare = spent;
-            }
-            ratios.push(spent.as_secs_f64() / bare.as_secs_f64());
+        for (number, (way, _)) in WAYS.iter().enumerate() {
+            let spent = timed(warm, *way, PER_TURN).await.as_secs_f64();
+            times[number].push(spent * 1e6 / PER_TURN as f64);
+            // The bare socket had its turn first.
+            let bare = times[0].last().expect("a turn");
+            let ratio = times[number].last().expect("a turn") / bare;
+            ratios[number].push(ratio);
         }
     }
-    for ((_, name), ratios) in WAYS.iter().zip(&mut ratios) {
-        ratios.sort_by(f64::total_cmp);
-        let middle = ratios[ratios.len() / 2];
-        println!("{name:<17} {middle:.2} of the time of a bare socket");
+    for (number, (_, name)) in WAYS.iter().enumerate() {
+        let time = middle(&mut times[number]);
+        let ratio = middle(&mut ratios[number]);
+        println!("{name:<17} {time:.2} µs, {ratio:.2} of a bare socket's");
     }
+}
+
+fn middle(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 async fn count_allocations(warm: &WarmGet) {
