@@ -2,7 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::poll_fn;
+use std::iter::Peekable;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -33,9 +35,12 @@ impl Schedule {
     }
 }
 
-/// Requests that are to be sent, each with the moment at which it was meant to start.
-#[derive(Debug)]
+type Starts = Box<dyn Iterator<Item = Instant>>;
+
+/// Requests that are to be sent, each with the moment at which it is meant to start.
 pub(super) struct Arrivals {
+    /// Those whose time has not come, or was not seen yet.
+    due: RefCell<Peekable<Starts>>,
     waiting: RefCell<VecDeque<Instant>>,
     /// More than that do not wait.
     most: usize,
@@ -47,9 +52,16 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// At most `most` of them wait, while `connections` take them.
-    pub(super) fn new(most: usize, connections: usize) -> Self {
+    /// They are meant to start at `starts`, in this order. At most `most` of them wait, while
+    /// `connections` take them.
+    pub(super) fn new(
+        starts: impl Iterator<Item = Instant> + 'static,
+        most: usize,
+        connections: usize,
+    ) -> Self {
+        let starts: Starts = Box::new(starts);
         Self {
+            due: RefCell::new(starts.peekable()),
             waiting: RefCell::default(),
             most,
             idle: RefCell::new(Vec::with_capacity(connections)),
@@ -58,8 +70,24 @@ impl Arrivals {
         }
     }
 
-    /// Puts one in; `false` if too many wait already, and it is dropped.
-    pub(super) fn push(&self, start: Instant) -> bool {
+    /// When the next one is meant to start that has not been let in; `None` if there is none.
+    pub(super) fn next_start(&self) -> Option<Instant> {
+        self.due.borrow_mut().peek().copied()
+    }
+
+    /// Lets in what is meant to start until `now`. Of what is dropped, as too many wait already,
+    /// `dropped` gets the moments.
+    pub(super) fn admit(&self, now: Instant, mut dropped: impl FnMut(Instant)) {
+        let next = || self.due.borrow_mut().next_if(|start| *start <= now);
+        while let Some(start) = next() {
+            if !self.push(start) {
+                dropped(start);
+            }
+        }
+    }
+
+    /// Puts one in; `false` if too many wait already.
+    fn push(&self, start: Instant) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= self.takers.get() + self.most {
             return false;
@@ -102,9 +130,19 @@ impl Arrivals {
         Poll::Pending
     }
 
-    /// How many wait, and the oldest of them.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = Instant> {
+    /// Takes all that wait.
+    pub(super) fn take_waiting(&self) -> impl Iterator<Item = Instant> {
         self.waiting.take().into_iter()
+    }
+}
+
+impl fmt::Debug for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrivals")
+            .field("waiting", &self.waiting.borrow().len())
+            .field("most", &self.most)
+            .field("takers", &self.takers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -156,9 +194,30 @@ mod tests {
         assert_eq!(last, Duration::from_secs(86_400) - Duration::from_micros(1));
     }
 
+    fn arrivals(most: usize) -> Arrivals {
+        Arrivals::new(std::iter::empty(), most, 1)
+    }
+
+    #[test]
+    fn what_is_due_is_let_in_and_what_finds_no_room_is_told() {
+        let one = schedule(1000, 0, 1);
+        let arrivals = Arrivals::new(one.starts(Some(5)), 2, 1);
+        let after = |ms| one.from + Duration::from_millis(ms);
+        let mut dropped = Vec::new();
+        arrivals.admit(after(0), |start| dropped.push(start));
+        assert_eq!(arrivals.next_start(), Some(after(1)));
+        arrivals.admit(after(3), |start| dropped.push(start));
+        assert_eq!(dropped, [after(2), after(3)]);
+        let waiting: Vec<_> = arrivals.take_waiting().collect();
+        assert_eq!(waiting, [after(0), after(1)]);
+        arrivals.admit(after(9), |start| dropped.push(start));
+        assert_eq!((arrivals.next_start(), dropped.len()), (None, 2));
+        assert_eq!(arrivals.take_waiting().count(), 1);
+    }
+
     #[test]
     fn no_more_wait_than_may_beside_those_that_idle_connections_take() {
-        let (arrivals, start) = (Arrivals::new(2, 1), Instant::now());
+        let (arrivals, start) = (arrivals(2), Instant::now());
         block_on(async {
             {
                 let mut taker = std::pin::pin!(arrivals.next());
@@ -171,13 +230,13 @@ mod tests {
             assert!(!arrivals.push(start));
             assert_eq!(arrivals.next().await, Some(start));
             assert!(arrivals.push(start));
-            assert_eq!(arrivals.waiting().count(), 2);
+            assert_eq!(arrivals.take_waiting().count(), 2);
         });
     }
 
     #[test]
     fn taker_that_is_dropped_leaves_its_place() {
-        let arrivals = Arrivals::new(0, 1);
+        let arrivals = arrivals(0);
         block_on(async {
             assert_eq!(poll_once(arrivals.next()).await, None);
             assert_eq!(arrivals.takers.get(), 0);
@@ -187,7 +246,7 @@ mod tests {
 
     #[test]
     fn takers_end_with_the_last_arrival() {
-        let arrivals = Arrivals::new(1, 1);
+        let arrivals = arrivals(1);
         assert!(arrivals.push(Instant::now()));
         arrivals.close();
         block_on(async {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::plot::{Axis, Line, svg};
+use super::plot::{Axis, Line, number, svg};
 use super::report::{PERCENTILES, Report, Second, as_text, listed};
 
 /// More points than that are put together, so that a page of a long run stays small.
@@ -201,7 +201,7 @@ fn shown(seconds: &[Second]) -> Vec<Stretch> {
 
 fn time_axis(shown: &[Stretch]) -> Axis {
     let last = shown.last().map_or(1.0, |last| last.until);
-    Axis::linear(last, |at| format!("{at} s"))
+    Axis::linear(last, |at| format!("{} s", number(at)))
 }
 
 fn rate_plot(shown: &[Stretch]) -> String {
@@ -216,9 +216,9 @@ fn rate_plot(shown: &[Stretch]) -> String {
         points,
     };
     let y = Axis::linear(most, |at| match at {
-        at if at >= 1e6 => format!("{} M", at / 1e6),
-        at if at >= 1e3 => format!("{} k", at / 1e3),
-        at => format!("{at}"),
+        at if at >= 1e6 => format!("{} M", number(at / 1e6)),
+        at if at >= 1e3 => format!("{} k", number(at / 1e3)),
+        at => number(at),
     });
     svg("Requests per second", &time_axis(shown), &y, &[line])
 }
@@ -252,9 +252,9 @@ fn latency_axis(values: impl Iterator<Item = f64> + Clone) -> Axis {
     let most = values.fold(0.0, f64::max);
     let least = if least.is_finite() { least } else { 1.0 };
     Axis::log(least / 1.2, most * 1.2, |us| match us {
-        us if us >= 1e6 => format!("{} s", us / 1e6),
-        us if us >= 1e3 => format!("{} ms", us / 1e3),
-        us => format!("{us} us"),
+        us if us >= 1e6 => format!("{} s", number(us / 1e6)),
+        us if us >= 1e3 => format!("{} ms", number(us / 1e3)),
+        us => format!("{} us", number(us)),
     })
 }
 

@@ -36,17 +36,14 @@ impl Axis {
     /// From 0 to at least `most`, with round ticks.
     pub(super) fn linear(most: f64, text: impl Fn(f64) -> String) -> Self {
         let step = round_step(most / 4.0);
-        let mut ticks = vec![0.0];
-        while let Some(last) = ticks.last().copied()
-            && last < most
-        {
-            ticks.push(last + step);
-        }
+        let most_ticks = (most / step).ceil().max(1.0);
+        let numbers = (0..).map(f64::from).take_while(|n| *n <= most_ticks);
+        let ticks = numbers.map(|n| n * step);
         Self {
             scale: Scale::Linear,
             from: 0.0,
-            to: ticks.last().copied().unwrap_or(step).max(step),
-            ticks: ticks.into_iter().map(|at| (at, text(at))).collect(),
+            to: most_ticks * step,
+            ticks: ticks.map(|at| (at, text(at))).collect(),
         }
     }
 
@@ -102,6 +99,12 @@ impl Axis {
         };
         place.is_finite().then(|| place.clamp(0.0, 1.0))
     }
+}
+
+/// A number as a tick has it: what its last digits were is rounding.
+pub(super) fn number(at: f64) -> String {
+    let rounded = (at * 1e3).round() / 1e3;
+    rounded.to_string()
 }
 
 /// 1, 2 or 5 times a power of ten, at least `step`.
@@ -208,9 +211,13 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_cover_what_is_shown() {
-        let text = |at: f64| format!("{at}");
+        let text = number;
+        assert_eq!(
+            texts(&Axis::linear(0.7, text)),
+            ["0", "0.2", "0.4", "0.6", "0.8"]
+        );
         assert_eq!(texts(&Axis::linear(870.0, text)), ["0", "500", "1000"]);
-        assert_eq!(texts(&Axis::linear(0.0, text)), ["0"]);
+        assert_eq!(texts(&Axis::linear(0.0, text)), ["0", "1"]);
         assert_eq!(
             texts(&Axis::log(60.0, 1200.0, text)),
             ["100", "200", "500", "1000"]
@@ -227,7 +234,7 @@ mod tests {
 
     #[test]
     fn value_without_a_place_is_a_gap_and_a_point_alone_is_seen() {
-        let text = |at: f64| format!("{at}");
+        let text = number;
         let (x, y) = (Axis::linear(4.0, text), Axis::log(1.0, 100.0, text));
         let line = Line {
             class: "p50",

@@ -48,6 +48,27 @@ impl Share {
         Some(all / threads + u64::from(thread < all % threads))
     }
 
+    fn measured_from(&self, begun: Instant) -> Instant {
+        begun + self.warmup
+    }
+
+    /// Open loop: when this thread's requests are meant to start, those of the warm-up first.
+    fn starts(&self, begun: Instant) -> Option<impl Iterator<Item = Instant> + use<>> {
+        let rate = self.rate?;
+        let measured_from = self.measured_from(begun);
+        let until = measured_from + self.longest;
+        let schedule = |from| Schedule {
+            from,
+            rate,
+            thread: self.thread as u64,
+            threads: self.threads as u64,
+        };
+        let warmup = schedule(begun).starts(None);
+        let measured = schedule(measured_from).starts(self.requests);
+        let warmup = warmup.take_while(move |start| *start < measured_from);
+        Some(warmup.chain(measured.take_while(move |start| *start < until)))
+    }
+
     fn pool_config(&self) -> Result<PoolConfig, ConfigError> {
         PoolConfig::builder()
             .max_connections(self.connections)
@@ -215,7 +236,6 @@ struct Load {
     client: Client<CountedConnector>,
     destination: Destination,
     read: Rc<Cell<u64>>,
-    begun: Instant,
     measured_from: Instant,
     recorder: RefCell<Recorder>,
     /// The seconds that have been told.
@@ -236,15 +256,14 @@ impl Load {
             client: reached.client,
             destination: reached.destination,
             read: reached.read,
-            begun,
-            measured_from: begun + share.warmup,
+            measured_from: share.measured_from(begun),
             recorder: RefCell::new(Recorder::new()),
             seconds: Cell::new(0),
             under_way: vec![Cell::new(None); connections],
             left: Cell::new(share.own_requests()),
             arrivals: share
-                .rate
-                .map(|_| Arrivals::new(share.max_waiting, connections)),
+                .starts(begun)
+                .map(|starts| Arrivals::new(starts, share.max_waiting, connections)),
             closed: Cell::new(false),
             share,
         }
@@ -262,10 +281,8 @@ impl Load {
                 load.ask_on(slot).await;
             });
         }
-        if let Some(rate) = self.share.rate {
-            let load = Rc::clone(self);
-            self.core.spawn(async move { load.pace(rate).await });
-        }
+        let load = Rc::clone(self);
+        self.core.spawn(async move { load.pace().await });
         async move {
             let _ = ended.await;
         }
@@ -323,35 +340,26 @@ impl Load {
     }
 
     /// Lets requests arrive at their times.
-    async fn pace(&self, rate: u32) {
+    async fn pace(&self) {
         let Some(arrivals) = &self.arrivals else {
             return;
         };
-        let schedule = |from| Schedule {
-            from,
-            rate,
-            thread: self.share.thread as u64,
-            threads: self.share.threads as u64,
-        };
-        let warmup = schedule(self.begun).starts(None);
-        let warmup = warmup.take_while(|start| *start < self.measured_from);
-        let measured = schedule(self.measured_from).starts(self.share.requests);
-        let until = self.until();
-        let measured = measured.take_while(|start| *start < until);
-        let mut now = Instant::now();
-        for start in warmup.chain(measured) {
-            if start > now {
-                self.sleep_until(start).await;
-                now = Instant::now();
-            }
-            if !arrivals.push(start) && start >= self.measured_from {
-                self.recorder.borrow_mut().record_drop();
-            }
+        while let Some(start) = arrivals.next_start() {
+            self.sleep_until(start).await;
+            self.admit(arrivals, Instant::now());
         }
         // Where the time is what ends it, it is to run for that time.
         if self.share.requests.is_some() {
             arrivals.close();
         }
+    }
+
+    fn admit(&self, arrivals: &Arrivals, now: Instant) {
+        arrivals.admit(now, |start| {
+            if start >= self.measured_from {
+                self.recorder.borrow_mut().record_drop();
+            }
+        });
     }
 
     /// When it ends, where nothing else ends it before.
@@ -389,10 +397,14 @@ impl Load {
     fn close(&self, news: &mpsc::Sender<News>) -> Tally {
         self.closed.set(true);
         let now = Instant::now();
+        if let Some(arrivals) = &self.arrivals {
+            // What this thread was too late to see was meant to start all the same.
+            self.admit(arrivals, now);
+        }
         if now > self.measured_from {
             self.tell_second(news);
         }
-        let waiting = self.arrivals.iter().flat_map(Arrivals::waiting);
+        let waiting = self.arrivals.iter().flat_map(Arrivals::take_waiting);
         let under_way = self.under_way.iter().filter_map(Cell::get);
         let unfinished = under_way
             .chain(waiting)
