@@ -8,6 +8,7 @@ pub mod gateway;
 pub mod lines;
 pub mod loadgen;
 pub mod origin;
+mod request_flags;
 pub mod retries;
 pub mod retry_flags;
 pub mod server;

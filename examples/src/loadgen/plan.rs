@@ -13,6 +13,7 @@ use http_client::{Body, Destination};
 use http_codec::{EncodeError, RequestWriter, SentRequest};
 
 use crate::durations::TimeLimit;
+use crate::request_flags::{method, url};
 
 /// The longest run. What is kept of each second of it has a bound by that.
 pub(super) const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -309,23 +310,6 @@ pub(super) fn embedded(address: std::net::SocketAddr) -> Result<Uri, http::Error
 fn allowed_cpus() -> Vec<usize> {
     // Where they are not told, there is at least this one.
     pool_core::allowed_cpus().unwrap_or_else(|_| vec![0])
-}
-
-fn url(text: &str) -> Result<Uri, String> {
-    let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
-    match Destination::from_uri(&uri) {
-        Ok(_) => Ok(uri),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn method(text: &str) -> Result<Method, &'static str> {
-    match text.parse() {
-        // Its answer is a tunnel, which has no end to wait for.
-        Ok(Method::CONNECT) => Err("expected a method other than CONNECT"),
-        Ok(method) => Ok(method),
-        Err(_) => Err("expected a method, such as GET or POST"),
-    }
 }
 
 #[cfg(test)]

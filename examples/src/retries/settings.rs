@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use http::{Method, Uri};
-use http_client::{ClientConfig, Destination, Timeouts};
+use http_client::{ClientConfig, Timeouts};
 use pool_core::{ConfigError, PoolConfig};
 
 use crate::durations::TimeLimit;
+use crate::request_flags::{method, url};
 use crate::retry_flags::RetryFlags;
 
 /// Sends requests and shows every attempt of each, with why it was repeated or not.
@@ -86,23 +87,6 @@ impl Settings {
     pub(super) fn pool_config(&self) -> Result<PoolConfig, ConfigError> {
         let config = PoolConfig::builder().connect_timeout(self.connect_timeout.get());
         config.build()
-    }
-}
-
-fn url(text: &str) -> Result<Uri, String> {
-    let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
-    match Destination::from_uri(&uri) {
-        Ok(_) => Ok(uri),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn method(text: &str) -> Result<Method, &'static str> {
-    match text.parse() {
-        // Its answer is a tunnel, which has no end to wait for.
-        Ok(Method::CONNECT) => Err("expected a method other than CONNECT"),
-        Ok(method) => Ok(method),
-        Err(_) => Err("expected a method, such as GET or POST"),
     }
 }
 
