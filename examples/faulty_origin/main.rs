@@ -1,15 +1,10 @@
 //! An origin that breaks HTTP as it is asked to: see `--help`, and README.md beside this folder.
 
 use std::process::ExitCode;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
 
 use clap::Parser;
 use pinpool_examples::faulty::{FaultyOrigin, Settings};
 use pinpool_examples::signals;
-
-/// How soon a core that has died is noticed.
-const LOOK_AFTER_CORE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let settings = Settings::parse();
@@ -23,15 +18,9 @@ fn main() -> ExitCode {
     };
     println!("serving  http://{}, seed {}", origin.addr(), settings.seed);
     println!("try      curl -i http://{}/", origin.addr());
-    loop {
-        match signals.recv_timeout(LOOK_AFTER_CORE) {
-            Err(RecvTimeoutError::Timeout) if origin.has_died() => {
-                return fail(&"its core died; the panic is above");
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            // An error means that the watcher is gone; ending is better than not being endable.
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
-        }
+    let died = signals::wait(&signals, || origin.has_died().then_some(()));
+    if died.is_some() {
+        return fail(&"its core died; the panic is above");
     }
     let counts = origin.counts();
     println!(

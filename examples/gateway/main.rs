@@ -1,15 +1,10 @@
 //! The gateway: see `--help`, and README.md beside this folder.
 
 use std::process::ExitCode;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::Duration;
 
 use clap::Parser;
 use pinpool_examples::gateway::{Gateway, Settings};
 use pinpool_examples::signals;
-
-/// How soon a core that has died is noticed.
-const LOOK_AFTER_CORES: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let settings = Settings::parse();
@@ -30,16 +25,7 @@ fn main() -> ExitCode {
     println!("upstream  {}", gateway.upstreams().join(", "));
     println!("try       curl -i http://{}/", gateway.address());
     println!("stats     http://{}/stats", gateway.admin_address());
-    let died = loop {
-        match signals.recv_timeout(LOOK_AFTER_CORES) {
-            Err(RecvTimeoutError::Timeout) => match gateway.dead_core() {
-                None => {}
-                some => break some,
-            },
-            // An error means that the watcher is gone; ending is better than not being endable.
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => break None,
-        }
-    };
+    let died = signals::wait(&signals, || gateway.dead_core());
     println!(
         "stopping: exchanges in flight have {}",
         settings.drain_timeout
