@@ -171,17 +171,21 @@ where
         open.map_or_else(|| Ok(Leave::free(core, self.destination())), Err)
     }
 
-    /// Until when the attempt that begins now may take.
-    fn limit(&self) -> Option<Limit> {
-        let total = self.deadline.map(|at| Limit {
+    /// Until when the request may take.
+    fn total(&self) -> Option<Limit> {
+        self.deadline.map(|at| Limit {
             at,
             kind: ErrorKind::TotalTimeout,
-        });
+        })
+    }
+
+    /// Until when the attempt that begins now may take.
+    fn limit(&self) -> Option<Limit> {
         let attempt = self.timeouts.attempt.map(|limit| Limit {
             at: self.client.pool.core().now() + limit,
             kind: ErrorKind::AttemptTimeout,
         });
-        Limit::earlier(total, attempt)
+        Limit::earlier(self.total(), attempt)
     }
 
     async fn acquire(
@@ -313,11 +317,7 @@ where
         let destination = self.destination().clone();
         let length = head.body_length();
         let core = self.client.pool.core();
-        let limit = self.deadline.map(|at| Limit {
-            at,
-            kind: ErrorKind::TotalTimeout,
-        });
-        let timer = LimitTimer::new(core, limit);
+        let timer = LimitTimer::new(core, self.total());
         let mut body =
             IncomingBody::new(exchange, destination, number, self.attempts, length, timer);
         poll_fn(|cx| Poll::Ready(body.finish_if_empty(cx))).await?;
