@@ -40,7 +40,7 @@ use pool_core::StartError;
 use crate::origin;
 use crate::server::{Service, ServiceError};
 use record::{Interval, Tally};
-use worker::{News, Share, Worker};
+use worker::{News, Share, Worker, part};
 
 pub use plan::{Header, NotAHeader, Plan};
 pub use report::{Point, Report, Second};
@@ -126,24 +126,25 @@ pub fn run(
     ))
 }
 
-/// What each thread has of the plan: the first have one more where it does not divide.
+/// What each thread has of the plan.
 fn shares(plan: &Plan, url: &Uri, cpus: &[usize]) -> Result<Vec<Share>, EncodeError> {
     let request = plan.encode(url)?;
-    let threads = u32::try_from(cpus.len()).unwrap_or(u32::MAX).max(1);
-    let part = |all: u32, thread: u32| all / threads + u32::from(thread < all % threads);
-    let numbered = (0..).zip(cpus).enumerate();
-    let shares = numbered.map(|(thread, (number, cpu))| Share {
+    let threads = cpus.len();
+    let shares = cpus.iter().enumerate().map(|(thread, cpu)| Share {
         thread,
-        threads: cpus.len(),
+        threads,
         cpu: *cpu,
-        connections: part(plan.connections, number),
+        // A part of what is a u32 is one too.
+        connections: u32::try_from(part(plan.connections.into(), thread, threads))
+            .unwrap_or(u32::MAX),
         request: request.clone(),
         timeout: plan.timeout.get(),
         warmup: plan.warmup.get().unwrap_or_default(),
         longest: plan.longest(),
         requests: plan.requests,
         rate: plan.rate,
-        max_waiting: usize::try_from(part(plan.max_waiting, number)).unwrap_or(usize::MAX),
+        max_waiting: usize::try_from(part(plan.max_waiting.into(), thread, threads))
+            .unwrap_or(usize::MAX),
     });
     Ok(shares.collect())
 }

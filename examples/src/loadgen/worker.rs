@@ -40,12 +40,16 @@ pub(super) struct Share {
     pub(super) max_waiting: usize,
 }
 
+/// A thread's part of a whole: the first threads have one more where it does not divide.
+pub(super) fn part(all: u64, thread: usize, threads: usize) -> u64 {
+    let (thread, threads) = (thread as u64, threads as u64);
+    all / threads + u64::from(thread < all % threads)
+}
+
 impl Share {
-    /// How many of the requests are this thread's: the first threads have one more.
+    /// How many of the requests are this thread's.
     fn own_requests(&self) -> Option<u64> {
-        let (thread, threads) = (self.thread as u64, self.threads as u64);
-        let all = self.requests?;
-        Some(all / threads + u64::from(thread < all % threads))
+        Some(part(self.requests?, self.thread, self.threads))
     }
 
     fn measured_from(&self, begun: Instant) -> Instant {
