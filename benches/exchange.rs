@@ -16,7 +16,7 @@
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use pinpool_benches::{Allocated, Counting, WarmGet, Way, allocated, measures, within};
+use pinpool_benches::{Allocated, Counting, WarmGet, Way, allocated, measures, median, within};
 use pool_core::Core;
 
 #[global_allocator]
@@ -75,16 +75,11 @@ async fn side_by_side(warm: &WarmGet) {
             ratios[number].push(ratio);
         }
     }
-    for (number, (_, name)) in WAYS.iter().enumerate() {
-        let time = middle(&mut times[number]);
-        let ratio = middle(&mut ratios[number]);
+    for ((_, name), (times, ratios)) in WAYS.iter().zip(times.into_iter().zip(ratios)) {
+        let time = median(times).expect("a turn");
+        let ratio = median(ratios).expect("a turn");
         println!("{name:<17} {time:.2} µs, {ratio:.2} of a bare socket's");
     }
-}
-
-fn middle(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 async fn count_allocations(warm: &WarmGet) {

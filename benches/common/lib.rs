@@ -7,6 +7,7 @@ mod connectors;
 mod descriptors;
 pub mod exchanges;
 mod many;
+mod median;
 mod peer;
 mod state;
 mod timers;
@@ -22,6 +23,7 @@ pub use allocator::{Allocated, Counting, LARGE, LargeBlock, Live, allocated, all
 pub use connectors::{SharedSocket, Sharing, Tcp};
 pub use descriptors::raise_descriptor_limit;
 pub use many::{Destinations, queue, state_of_many, state_round};
+pub use median::median;
 pub use peer::keep_connections;
 use pool_core::{Core, Timestamp};
 pub use timers::{FullWheel, deadline};

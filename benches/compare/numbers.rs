@@ -1,17 +1,6 @@
-//! Medians, ratios, and how figures are printed.
+//! Ratios, and how figures are printed.
 
-/// The middle of some figures; of an even number, the mean of the two in the middle.
-pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = figures.into_iter().collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    let upper = *sorted.get(middle)?;
-    Some(if sorted.len() % 2 == 1 {
-        upper
-    } else {
-        sorted[middle - 1].midpoint(upper)
-    })
-}
+use pinpool_benches::median;
 
 /// The median over rounds of the ratio in each round: what changes the machine for a while changes
 /// both sides of one round alike.
@@ -38,14 +27,6 @@ pub(crate) fn shown(figure: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn median_does_not_depend_on_the_order() {
-        assert_eq!(median([]), None);
-        assert_eq!(median([3.0]), Some(3.0));
-        assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median([9.0, 1.0, 2.0, 4.0]), Some(3.0));
-    }
 
     #[test]
     fn ratio_is_taken_within_a_round_before_the_median() {

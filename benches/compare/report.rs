@@ -1,10 +1,11 @@
 //! The figures of a comparison, and what follows from them.
 
+use pinpool_benches::median;
 use serde::Serialize;
 
 use crate::cases::{Aims, Case};
 use crate::machine::Machine;
-use crate::numbers::{median, median_ratio};
+use crate::numbers::median_ratio;
 use crate::processes::CpuTime;
 use crate::wrk::Load;
 
