@@ -99,12 +99,8 @@ fn chart(rows: &[Row], figure: Figure, label: &str) -> String {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
-        // What the template marks its places with.
-        .replace('@', "&#64;")
+    // What the template marks its places with is escaped too.
+    pinpool_examples::html::escaped(text).replace('@', "&#64;")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 pub mod durations;
 pub mod faulty;
 pub mod gateway;
+pub mod html;
 pub mod lines;
 pub mod loadgen;
 pub mod origin;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::plot::{Axis, Line, number, svg};
 use super::report::{PERCENTILES, Report, Second, as_text, listed};
+use crate::html::escaped;
 
 /// More points than that are put together, so that a page of a long run stays small.
 const MOST_POINTS: usize = 600;
@@ -152,20 +153,6 @@ fn table<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> String {
     }
     table.push_str("</table>");
     table
-}
-
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 /// Some seconds in a row.
